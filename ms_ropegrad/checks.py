@@ -1,0 +1,184 @@
+# Copyright 2026 The ms_ropegrad Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every refusal, in one wording, for all paths. Works on shapes and dtype names; imports no mindspore."""
+import operator
+
+import numpy as np
+
+from . import spec
+
+_CALLER = {"RopeForward": "Rope"}  # op type -> the name its user called
+
+
+def _must(op, what, need, got):
+    return f"For '{_CALLER.get(op, op if op in ('Rope', 'RotaryEmbedding') else 'RopeGrad')}', the {what} must be {need}, but got {got}."
+
+
+def formula_op(formula, arg):
+    """The gradient operator of a formula's name; ``arg`` is 'formula' (RopeGrad) or 'grad_formula' (Rope)."""
+    op = "RopeForward" if arg == "grad_formula" else "RopeGrad"
+    names = " or ".join(f"'{f}'" for f in spec.FORMULAS)
+    if not isinstance(formula, str):
+        raise TypeError(_must(op, f"'{arg}'", names, type(formula).__name__))
+    if formula not in spec.FORMULAS:
+        raise ValueError(_must(op, f"'{arg}'", names, f"'{formula}'"))
+    return spec.FORMULAS[formula]
+
+
+def tensor_kinds(op, kinds):
+    """kinds: type name of each of the four inputs, 'Tensor' when it is one."""
+    for name, kind in zip(spec.OPS[op][0], kinds):
+        if kind != "Tensor":
+            raise TypeError(_must(op, f"type of '{name}'", "Tensor", kind))
+
+
+def ndarrays(op, values):
+    for name, value in zip(spec.OPS[op][0], values):
+        if not isinstance(value, np.ndarray):
+            raise TypeError(_must(op, f"type of '{name}'", "numpy.ndarray", type(value).__name__))
+
+
+def held_dtype(op, dtypes, dtype):
+    """``dtype`` names what the arrays hold: their own dtype, or bfloat16 held in float32."""
+    if not isinstance(dtype, str):
+        raise TypeError(_must(op, "'dtype'", "a string or None", type(dtype).__name__))
+    if dtype not in spec.DTYPES:
+        raise ValueError(_must(op, "'dtype'", f"one of {list(spec.DTYPES)}", f"'{dtype}'"))
+    for name, got in zip(spec.OPS[op][0], dtypes):
+        need = {"float32", "bfloat16"} if dtype == "bfloat16" else {dtype} | ({"float32"} if name in ("cos", "sin") else set())
+        if got not in need:
+            raise TypeError(_must(op, f"dtype of '{name}'", " or ".join(sorted(need)) + f" when 'dtype' is '{dtype}'", got))
+
+
+def arrays(op, shapes, dtypes):
+    """Shapes and dtype names of the four inputs, in the operator's order."""
+    names = spec.OPS[op][0]
+    for name, dtype in zip(names, dtypes):
+        if dtype not in spec.DTYPES:
+            raise TypeError(_must(op, f"dtype of '{name}'", f"one of {list(spec.DTYPES)}", dtype))
+    if dtypes[1] != dtypes[0]:
+        raise TypeError(_must(op, f"dtype of '{names[1]}'", f"the same as '{names[0]}' ({dtypes[0]})", dtypes[1]))
+    if (dtypes[0], dtypes[2]) not in spec.DTYPE_PAIRS:
+        need = " or ".join(t for x, t in spec.DTYPE_PAIRS if x == dtypes[0])
+        raise TypeError(_must(op, f"dtype of 'cos' for '{names[0]}' of {dtypes[0]}", need, dtypes[2]))
+    if dtypes[3] != dtypes[2]:
+        raise TypeError(_must(op, "dtype of 'sin'", f"the same as 'cos' ({dtypes[2]})", dtypes[3]))
+    for name, shape in zip(names, shapes):
+        if shape is None or None in shape or any(d < 0 for d in shape):
+            raise ValueError(_must(op, f"shape of '{name}'", "static on CPU (the numbers of tokens and sequences may change from "
+                                   "call to call: leave set_inputs out)", "a dynamic shape"))
+        if len(shape) != 2:
+            raise ValueError(_must(op, f"rank of '{name}'", "2", f"{len(shape)} with shape {tuple(shape)}"))
+    q, k, cos, sin = (tuple(int(d) for d in s) for s in shapes)
+    if sin != cos:
+        raise ValueError(_must(op, "shape of 'sin'", f"the same as 'cos' {cos}", sin))
+    max_seq_len, head = cos
+    if head < 2 or head % 2:
+        raise ValueError(_must(op, "head_size (columns of 'cos')", "even and at least 2", f"{head} with shape {cos}"))
+    if max_seq_len < 1:
+        raise ValueError(_must(op, "max_seq_len (rows of 'cos')", "at least 1", f"{max_seq_len} with shape {cos}"))
+    for name, shape in ((names[0], q), (names[1], k)):
+        if shape[1] < head or shape[1] % head:
+            raise ValueError(_must(op, f"hidden_size of '{name}'", f"a positive multiple of head_size {head} (columns of 'cos')",
+                                   f"{shape[1]} with shape {shape}"))
+    if q[0] != k[0]:
+        raise ValueError(_must(op, f"n_tokens of '{names[1]}'", f"the same as '{names[0]}' {q}", k))
+    if q[0] > spec.MAX_END:
+        raise ValueError(_must(op, "n_tokens", f"at most {spec.MAX_END}", q[0]))
+
+
+def one_lengths(op, has_lengths, has_ends, has_own=False):
+    """Exactly one form of the lengths, from the constructor (``has_own``) or the call."""
+    count = has_lengths + has_ends + has_own
+    if count != 1:
+        got = "none of them" if not count else "both" if has_lengths and has_ends else "one in the constructor and one in the call"
+        raise ValueError(_must(op, "sequence lengths", "given once, as 'q_seq_len' or as 'seq_ends'", got))
+
+
+def length_tensor(op, name, shape, dtype):
+    if dtype not in spec.LENGTH_DTYPES:
+        raise TypeError(_must(op, f"dtype of '{name}'", f"one of {list(spec.LENGTH_DTYPES)}", dtype))
+    if shape is None or None in shape or any(d < 0 for d in shape):
+        raise ValueError(_must(op, f"shape of '{name}'", "static on CPU (pad to a fixed number of sequences)", "a dynamic shape"))
+    if len(shape) != 1 or shape[0] < 1:
+        raise ValueError(_must(op, f"shape of '{name}'", "(number of sequences,) with at least one", tuple(shape)))
+
+
+def length_kind(op, name, kind):
+    raise TypeError(_must(op, f"type of '{name}'", "a list or tuple of int, or an int32 or int64 Tensor", kind))
+
+
+def int_list(op, name, values):
+    """A list or tuple of ints -> tuple of int; lengths are at least 1, ends at least 0."""
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise TypeError(_must(op, f"array '{name}'", "one-dimensional and of an integer dtype", f"{values.dtype} {values.shape}"))
+        values = values.tolist()
+    if not isinstance(values, (list, tuple)):
+        length_kind(op, name, type(values).__name__)
+    if not values:
+        raise ValueError(_must(op, f"number of sequences in '{name}'", "at least 1", "an empty list"))
+    result = []
+    for i, v in enumerate(values):
+        if isinstance(v, (bool, np.bool_)) or not hasattr(v, "__index__") or getattr(v, "shape", ()) != ():
+            raise TypeError(_must(op, f"type of '{name}[{i}]'", "int", f"{type(v).__name__} {v!r}"))
+        result.append(operator.index(v))
+    return tuple(result)
+
+
+def ends_of_list(op, name, values, n_tokens=None, max_seq_len=None):
+    """A list -> its cumulative ends as int64 ndarray; n_tokens and max_seq_len are checked when known."""
+    values = int_list(op, name, values)
+    low = 1 if name == "q_seq_len" else 0
+    for i, v in enumerate(values):
+        if v < low:
+            hint = _form_hint(name, values, n_tokens)
+            raise ValueError(_must(op, f"'{name}[{i}]'", f"at least {low}", v) + hint)
+    if sum(values) > spec.MAX_END * len(values) or max(values) > spec.MAX_END:
+        raise ValueError(_must(op, f"largest element of '{name}'", f"at most {spec.MAX_END}", max(values)))
+    return ends_of_values(op, name, np.array(values, np.int64), n_tokens, max_seq_len)
+
+
+def ends_of_values(op, name, values, n_tokens=None, max_seq_len=None):
+    """Values of a lengths list or tensor (zeros allowed, [batch] int) -> int64 ends, refused when they do not fit."""
+    values = values.astype(np.int64)
+    lengths = values if name == "q_seq_len" else np.diff(values, prepend=0)
+    if lengths.min() < 0:
+        need = "non-negative" if name == "q_seq_len" else "non-negative and non-decreasing"
+        raise ValueError(_must(op, f"values of '{name}'", need, _show(values)) + _form_hint(name, values, n_tokens))
+    ends = np.cumsum(lengths) if lengths.max() <= spec.MAX_END else np.array([-1])
+    if n_tokens is not None and ends[-1] != n_tokens:
+        what = "sum of 'q_seq_len'" if name == "q_seq_len" else "last element of 'seq_ends'"
+        got = f"{sum(lengths.tolist())} from {_show(values)}"
+        raise ValueError(_must(op, what, f"n_tokens {n_tokens}", got) + _form_hint(name, values, n_tokens))
+    if max_seq_len is not None and lengths.max() > max_seq_len:
+        raise ValueError(_must(op, f"longest sequence of '{name}'", f"at most max_seq_len {max_seq_len} (rows of 'cos')",
+                               int(lengths.max())))
+    return ends
+
+
+def _form_hint(name, values, n_tokens):
+    """Lengths and cumulative ends are the likeliest mix-up: name it when the values fit the other form."""
+    values = [int(v) for v in values]
+    rising = all(a <= b for a, b in zip(values, values[1:]))
+    if name == "q_seq_len" and rising and len(values) > 1 and values[0] >= 0 and values[-1] == n_tokens:
+        zero = " without the leading 0" if values[0] == 0 else ""
+        return f" These look like cumulative ends (non-decreasing, last == n_tokens): pass them as seq_ends={zero}."
+    if name == "seq_ends" and min(values) >= 0 and sum(values) == n_tokens:
+        return " These look like lengths (they sum to n_tokens): pass them as q_seq_len."
+    return ""
+
+
+def _show(values, most=8):
+    text = ", ".join(str(int(v)) for v in values[:most])
+    return f"[{text}, ...] ({len(values)} sequences)" if len(values) > most else f"[{text}]"
+
+
+def ends(op, q_seq_len, seq_ends, n_tokens, max_seq_len):
+    """The NumPy path: a list, tuple or integer ndarray in either form -> int64 ends."""
+    one_lengths(op, q_seq_len is not None, seq_ends is not None)
+    name, values = ("q_seq_len", q_seq_len) if seq_ends is None else ("seq_ends", seq_ends)
+    if isinstance(values, np.ndarray):  # as a tensor: zeros allowed
+        length_tensor(op, name, values.shape, values.dtype.name)
+        return ends_of_values(op, name, values, n_tokens, max_seq_len)
+    return ends_of_list(op, name, values, n_tokens, max_seq_len)
