@@ -7,11 +7,15 @@ import numpy as np
 
 from . import spec
 
-_CALLER = {"RopeForward": "Rope"}  # op type -> the name its user called
+_CALLER = {"RopeForward": "Rope", "RopeGradExact": "RopeGrad"}  # op type -> the name its user called
 
 
 def _must(op, what, need, got):
-    return f"For '{_CALLER.get(op, op if op in ('Rope', 'RotaryEmbedding') else 'RopeGrad')}', the {what} must be {need}, but got {got}."
+    return f"For '{_CALLER.get(op, op)}', the {what} must be {need}, but got {got}."
+
+
+def refuse(op, what, need, got):
+    raise ValueError(_must(op, what, need, got))
 
 
 def formula_op(formula, arg):

@@ -1,0 +1,115 @@
+# Copyright 2026 The ms_ropegrad Authors
+# SPDX-License-Identifier: Apache-2.0
+"""How an operator reaches a device. The only file that knows ops.Custom: one op per (device, op type, gradient op type)."""
+from concurrent.futures import ThreadPoolExecutor
+
+import mindspore
+from mindspore import ops
+from mindspore import dtype as mstype
+from mindspore.ops import CustomRegOp, DataType, constexpr
+
+from . import checks, reference, spec
+
+_built = {}  # Custom objects are never freed by MindSpore, so they are built once and kept
+_DATA_TYPE = {"float16": DataType.F16_Default, "bfloat16": DataType.BF16_Default, "float32": DataType.F32_Default,
+              "int32": DataType.I32_Default}
+
+
+def device():
+    """The device target of now, not of the import."""
+    return mindspore.get_context("device_target")
+
+
+def call(op, grad_op, x_q, x_k, cos, sin, seq_ends):
+    """Run op on checked tensors; compiled into the graph in GRAPH_MODE. ``grad_op`` computes the backward."""
+    if x_q.shape[0] == 0:  # an empty tensor cannot cross into a pyfunc
+        return x_q, x_k
+    if _cast_around(x_q.dtype):
+        # The op then computes in float32 and the cast is its one rounding.
+        y_q, y_k = primitive(op, grad_op)(ops.cast(x_q, mstype.float32), ops.cast(x_k, mstype.float32),
+                                          ops.cast(cos, mstype.float32), ops.cast(sin, mstype.float32), seq_ends)
+        return ops.cast(y_q, mstype.bfloat16), ops.cast(y_k, mstype.bfloat16)
+    return primitive(op, grad_op)(x_q, x_k, cos, sin, seq_ends)
+
+
+class _Eager(ops.PrimitiveWithInfer):
+    """True when called at once, False while a graph is compiled: there a Tensor's value is a placeholder of zeros."""
+
+    def __init__(self):
+        super().__init__("eager")
+        self.set_const_prim(True)
+        self.add_prim_attr("constexpr_prim", True)
+
+    def __infer__(self):
+        return {"dtype": None, "shape": None, "value": False}
+
+    def __call__(self):
+        return True
+
+
+eager = _Eager()
+
+
+@constexpr
+def primitive(op, grad_op):
+    """The ops.Custom of an op type on the current device, built when first asked for."""
+    key = (device(), op, grad_op)
+    if key not in _built:
+        _built[key] = _build(*key)
+    return _built[key]
+
+
+@constexpr
+def _cast_around(dtype):
+    return device() == "CPU" and dtype == mstype.bfloat16  # bfloat16 cannot cross into a pyfunc
+
+
+def _build(target, op, grad_op):
+    same = _same_as_inputs
+    if target == "CPU":
+        return ops.Custom(_numpy_function(op), same, same, func_type="pyfunc", bprop=_bprop(grad_op))
+    if target == "Ascend":
+        return ops.Custom(op, same, same, func_type="aot", bprop=_bprop(grad_op), reg_info=reg_info(op))
+    raise RuntimeError(f"For '{op}', the device target must be Ascend or CPU, but got {target}.")
+
+
+def reg_info(op):
+    """MindSpore's registration of the AscendC operator, from the operator table."""
+    inputs, outputs = spec.OPS[op]
+    reg = CustomRegOp(op)
+    for i, name in enumerate(inputs):
+        reg = reg.input(i, name, "required")
+    for i, name in enumerate(outputs):
+        reg = reg.output(i, name, "required")
+    for x, table in spec.DTYPE_PAIRS:
+        row = (x, x, table, table, spec.SEQ_ENDS_DTYPE, x, x)
+        reg = reg.dtype_format(*(_DATA_TYPE[d] for d in row))
+    return reg.target("Ascend").get_op_info()
+
+
+def _same_as_inputs(x_q, x_k, cos, sin, seq_ends):
+    """Shapes and dtypes of the outputs."""
+    return x_q, x_k
+
+
+def _bprop(grad_op):
+    # Its own gradient differentiates by the adjoint of grad_op, so second order works.
+    second = spec.ADJOINT[grad_op]
+
+    def bprop(x_q, x_k, cos, sin, seq_ends, out, dout):
+        g_q, g_k = primitive(grad_op, second)(ops.cast(dout[0], x_q.dtype), ops.cast(dout[1], x_k.dtype), cos, sin, seq_ends)
+        return g_q, g_k, ops.zeros_like(cos), ops.zeros_like(sin), ops.zeros_like(seq_ends)
+
+    return bprop
+
+
+def _numpy_function(op):
+    # MindSpore runs pyfuncs in threads that flush subnormals to zero; a thread started from here does not.
+    worker = ThreadPoolExecutor(1, f"ms_ropegrad_{op}")
+    worker.submit(reference.pool).result()
+
+    def run(x_q, x_k, cos, sin, seq_ends):
+        ends = checks.ends_of_values(op, "seq_ends", seq_ends, x_q.shape[0], cos.shape[0])
+        return worker.submit(reference.apply, op, x_q, x_k, cos, sin, ends).result()
+
+    return run
