@@ -276,6 +276,8 @@ def _run(op, grad_op, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
         ends = _ends(op, "q_seq_len", q_seq_len, x_q.shape[0], cos.shape[0])
     else:
         ends = _ends(op, "seq_ends", seq_ends, x_q.shape[0], cos.shape[0])
+    if custom.eager():
+        custom.refuse_eager_recompute(op)
     return custom.call(op, grad_op, x_q, x_k, cos, sin, ends)
 
 

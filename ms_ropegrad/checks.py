@@ -18,6 +18,11 @@ def refuse(op, what, need, got):
     raise ValueError(_must(op, what, need, got))
 
 
+def eager_recompute(op):
+    raise RuntimeError(_must(op, "mode", "GRAPH_MODE under Cell.recompute() on CPU", "PYNATIVE_MODE")
+                       + " Use mindspore.recompute(cell, *inputs) instead.")
+
+
 def formula_op(formula, arg):
     """The gradient operator of a formula's name; ``arg`` is 'formula' (RopeGrad) or 'grad_formula' (Rope)."""
     op = "RopeForward" if arg == "grad_formula" else "RopeGrad"

@@ -1,6 +1,8 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """How an operator reaches a device. The only file that knows ops.Custom: one op per (device, op type, gradient op type)."""
+import sys
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import mindspore
@@ -48,6 +50,18 @@ class _Eager(ops.PrimitiveWithInfer):
 
 
 eager = _Eager()
+
+
+@constexpr
+def refuse_eager_recompute(op):
+    """Cell.recompute() in PYNATIVE_MODE makes MindSpore reuse a pyfunc's buffers for other shapes: it fails at the second step.
+    mindspore.recompute wraps a Cell and works; Cell.recompute wraps the method construct."""
+    frame = sys._getframe() if device() == "CPU" else None
+    while frame:
+        me = frame.f_locals.get("self")
+        if type(me).__name__ == "_RecomputeCell" and isinstance(me.net, types.MethodType):
+            checks.eager_recompute(op)
+        frame = frame.f_back
 
 
 @constexpr

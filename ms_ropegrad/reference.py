@@ -81,7 +81,7 @@ def _checked(op, arrays, q_seq_len, seq_ends, dtype):
 
 
 def positions(seq_ends, n_tokens, max_seq_len):
-    """Row of the tables for every token, and the number of tokens that have one as a mask.
+    """Row of the tables for every token, and a mask of the tokens that have one.
 
     Ends are clamped to [0, n_tokens]. Tokens that no sequence covers, or that lie past the table, are not valid; their
     row is 0.
