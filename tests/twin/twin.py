@@ -86,7 +86,8 @@ def build(sources, entry, defines=None, include_dirs=(), out_dir=None):
     """Compiles the kernel `entry` of `sources` (one or more .cpp) and returns a Kernel.
 
     defines: macro -> value, e.g. {"DTYPE_ROPE_Q_GRAD": "half"}. The object is cached in out_dir by a hash of everything
-    that goes into it, so building the same kernel twice costs nothing. RuntimeError holds what g++ said.
+    that goes into it (sources, headers of include_dirs, flags), not by the entry: one file may hold many kernels. RuntimeError
+    holds what g++ said.
     """
     sources = [Path(source).resolve() for source in sources]
     out_dir = Path(out_dir or Path(tempfile.gettempdir()) / f"ascendc-twin-{os.getuid()}")
@@ -96,7 +97,7 @@ def build(sources, entry, defines=None, include_dirs=(), out_dir=None):
     macros = [f"-D{name}={value}" for name, value in sorted((defines or {}).items())]
     flags = [*FLAGS, *WARNINGS, "-O2", *macros]
     objects = _runtime(out_dir)
-    target = out_dir / f"{entry}-{_hash([*sources, *headers, *objects], [entry, *flags])}.so"
+    target = out_dir / f"{sources[0].stem}-{_hash([*sources, *headers, *objects], flags)}.so"
     if not target.exists():
         includes = [f"-I{HERE / 'include'}", *(f"-I{Path(d).resolve()}" for d in include_dirs)]
         _compile(["g++", *flags, "-shared", *includes, *map(str, sources), *map(str, objects)], target)

@@ -243,35 +243,48 @@ double RoundIntegral(double x, RoundMode mode) {
   }
 }
 
+// One element as a double: exact for every type Cast has here.
+double ReadAs(Type type, const void* row, uint32_t i) {
+  switch (type) {
+    case Type::kF16: return HalfToFloat(static_cast<const uint16_t*>(row)[i]);
+    case Type::kBf16: return BfloatToFloat(static_cast<const uint16_t*>(row)[i]);
+    case Type::kF32: return static_cast<const float*>(row)[i];
+    case Type::kI8: return static_cast<const int8_t*>(row)[i];
+    case Type::kU8: return static_cast<const uint8_t*>(row)[i];
+    case Type::kI16: return static_cast<const int16_t*>(row)[i];
+    default: return static_cast<const int32_t*>(row)[i];
+  }
+}
+
+template <typename T>
+void WriteInteger(double value, void* row, uint32_t i, RoundMode mode) {
+  constexpr double least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  static_cast<T*>(row)[i] = std::isnan(value) ? T(0) : static_cast<T>(std::clamp(RoundIntegral(value, mode), least, most));
+}
+
 void CastRow(Type dst, Type src, RoundMode mode, const void* in, void* out, uint32_t n) {
-  float wide[kMaxLanes];
-  const auto bits16 = static_cast<const uint16_t*>(in);
-  if (src == Type::kF16) Widen(bits16, wide, n);
-  if (src == Type::kBf16) for (uint32_t i = 0; i < n; ++i) wide[i] = BfloatToFloat(bits16[i]);
-  if (src == Type::kF32) std::memcpy(wide, in, n * sizeof(float));
-  if (src == Type::kI32) for (uint32_t i = 0; i < n; ++i) wide[i] = static_cast<float>(static_cast<const int32_t*>(in)[i]);
   const bool nearest = mode <= RoundMode::CAST_RINT;
-  const auto out16 = static_cast<uint16_t*>(out);
-  switch (dst) {
-    case Type::kF32:
-      if (src == Type::kF32) for (uint32_t i = 0; i < n; ++i) wide[i] = static_cast<float>(RoundIntegral(wide[i], mode));
-      std::memcpy(out, wide, n * sizeof(float));
-      break;
-    case Type::kF16:
-      if (!nearest) for (uint32_t i = 0; i < n; ++i) wide[i] = static_cast<float>(RoundTo(wide[i], 10, -14, 65504, mode));
-      Narrow(wide, out16, n);
-      break;
-    case Type::kBf16:
-      for (uint32_t i = 0; i < n; ++i) {
-        if (!nearest) wide[i] = static_cast<float>(RoundTo(wide[i], 7, -126, 0x1.FEp127, mode));
-        out16[i] = FloatToBfloat(wide[i]);
+  if (src == Type::kF16 && dst == Type::kF32) return Widen(static_cast<const uint16_t*>(in), static_cast<float*>(out), n);
+  if (src == Type::kF32 && dst == Type::kF16 && nearest) return Narrow(static_cast<const float*>(in), static_cast<uint16_t*>(out), n);
+  for (uint32_t i = 0; i < n; ++i) {
+    if (src == Type::kBf16 && dst == Type::kF32) static_cast<float*>(out)[i] = BfloatToFloat(static_cast<const uint16_t*>(in)[i]);
+    else if (src == Type::kF32 && dst == Type::kBf16 && nearest) static_cast<uint16_t*>(out)[i] = FloatToBfloat(static_cast<const float*>(in)[i]);
+    else {
+      const double value = ReadAs(src, in, i);
+      switch (dst) {
+        case Type::kF32: {
+          const double result = src == Type::kF32 ? RoundIntegral(value, mode) : RoundTo(value, 23, -126, 0x1.FFFFFEp127, mode);
+          static_cast<float*>(out)[i] = static_cast<float>(result);
+          break;
+        }
+        case Type::kF16: static_cast<uint16_t*>(out)[i] = FloatToHalf(static_cast<float>(RoundTo(value, 10, -14, 65504, mode))); break;
+        case Type::kBf16: static_cast<uint16_t*>(out)[i] = FloatToBfloat(static_cast<float>(RoundTo(value, 7, -126, 0x1.FEp127, mode))); break;
+        case Type::kI8: WriteInteger<int8_t>(value, out, i, mode); break;
+        case Type::kU8: WriteInteger<uint8_t>(value, out, i, mode); break;
+        case Type::kI16: WriteInteger<int16_t>(value, out, i, mode); break;
+        default: WriteInteger<int32_t>(value, out, i, mode);
       }
-      break;
-    default:
-      for (uint32_t i = 0; i < n; ++i) {
-        const double value = std::isnan(wide[i]) ? 0 : RoundIntegral(wide[i], mode);
-        static_cast<int32_t*>(out)[i] = static_cast<int32_t>(std::clamp(value, -2147483648.0, 2147483647.0));
-      }
+    }
   }
 }
 
@@ -339,13 +352,21 @@ void CopyDma(const Work& work, uint8_t* ub) {
 
 bool CastExists(Type dst, Type src, RoundMode mode) {
   const bool none = mode == RoundMode::CAST_NONE, odd = mode == RoundMode::CAST_ODD;
-  if (dst == Type::kF32 && (src == Type::kF16 || src == Type::kBf16)) return none;
-  if (dst == Type::kF16 && src == Type::kF32) return true;
-  if (dst == Type::kBf16 && src == Type::kF32) return !none && !odd;
-  if (dst == Type::kF32 && src == Type::kF32) return !none && !odd;
-  if (dst == Type::kI32 && (src == Type::kF32 || src == Type::kF16)) return !none && !odd;
-  if (dst == Type::kF32 && src == Type::kI32) return none;
-  return false;
+  const auto from = [&](std::initializer_list<Type> types) { return std::find(types.begin(), types.end(), src) != types.end(); };
+  switch (dst) {
+    case Type::kF32:
+      if (src == Type::kI32) return !odd;
+      return src == Type::kF32 ? !none && !odd : none && from({Type::kF16, Type::kBf16, Type::kI16});
+    case Type::kF16:
+      if (src == Type::kF32) return true;
+      return src == Type::kI16 ? !odd : none && from({Type::kI8, Type::kU8});
+    case Type::kBf16: return src == Type::kF32 && !none && !odd;
+    case Type::kI32: return from({Type::kF32, Type::kF16, Type::kBf16}) && !none && !odd;
+    case Type::kI16: return src == Type::kI32 ? none : from({Type::kF32, Type::kF16}) && !none && !odd;
+    case Type::kI8:
+    case Type::kU8: return src == Type::kF16 && !odd;
+    default: return false;
+  }
 }
 
 void Execute(const Work& work, uint8_t* ub, const Modes& modes) {

@@ -393,7 +393,7 @@ void Resolve(Work& work) {
   }
   if (core->counter) {
     if (masking == Masking::kBits) Stop("limit", instr, "mask bits in counter mode");
-    return counted(static_cast<int64_t>(instr.mask[0]));
+    if (instr.op != Op::kCopy) return counted(static_cast<int64_t>(instr.mask[0]));  // Copy alone still counts per repeat
   }
   if (instr.repeats == 0) Stop("limit", instr, "repeatTime is 0: the instruction does nothing (256 wraps to 0)");
   work.repeats = instr.repeats;
@@ -476,6 +476,7 @@ void IssueVector(Work& work) {
   if (instr.op == Op::kCopyUb && instr.bursts > 4095) Stop("limit", instr, "blockCount " + std::to_string(instr.bursts) + " exceeds 4095");
   Resolve(work);
   if (instr.dst.block == 0) Stop("limit", instr, "a destination block stride of 0 is undefined");
+  if (instr.op == Op::kCopy && (instr.dst.repeat > 4095 || instr.src[0].repeat > 4095)) Stop("limit", instr, "a repeat stride over 4095");
   if (instr.op == Op::kCast && !CastExists(instr.dst.type, instr.src[0].type, instr.round)) {
     Stop("limit", instr, std::string("no Cast ") + kTypeNames[static_cast<int>(instr.src[0].type)] + " -> " +
          kTypeNames[static_cast<int>(instr.dst.type)] + " with rounding mode " + std::to_string(static_cast<int>(instr.round)));

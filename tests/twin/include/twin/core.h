@@ -118,6 +118,7 @@ template <typename T, MaskMode mode = MaskMode::NORMAL> inline void SetVectorMas
   if (mode == MaskMode::COUNTER) twin::SetMask(0, static_cast<uint64_t>(len));
   else twin::SetMask(ones(len - 64), ones(len));
 }
+constexpr uint64_t MASK_PLACEHOLDER = 0;
 inline void SetMaskNorm() { twin::SetMaskMode(MaskMode::NORMAL); }
 inline void SetMaskCount() { twin::SetMaskMode(MaskMode::COUNTER); }
 inline void ResetMask() { twin::SetMask(~0ULL, ~0ULL); }
