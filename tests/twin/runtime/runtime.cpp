@@ -251,46 +251,71 @@ std::string MissingEdge(Pipe from, Pipe to) {
          kPipeNames[to] + ", or EnQue and DeQue, FreeTensor and AllocTensor) is missing";
 }
 
-void Race(const Record& now, bool writes, const Record& before, bool wrote, const char* space, uint64_t low, uint64_t high) {
-  const auto from = static_cast<Pipe>(before.pipe), to = static_cast<Pipe>(now.pipe);
-  if (before.core != now.core) {
-    Report("gm-race", now.line, before.line, Name(now) + (writes ? " writes " : " reads ") + Bytes(space, low, high),
-           "which " + Name(before) + (wrote ? " writes" : " reads") + ": nothing orders two cores");
-    return;
+// Joins neighbouring cells with the same fault into one report.
+class Finding {
+ public:
+  Finding(bool writes, const char* space) : writes_(writes), space_(space), now_(run.records.back()) {}
+  ~Finding() { Flush(); }
+  const Record& Now() const { return now_; }
+  // other: the record (index + 1) that is not ordered; 0 and a reason for undefined contents
+  void Add(uint32_t other, bool wrote, const char* reason, uint64_t from, uint64_t to) {
+    if (from != high_ || other != other_ || wrote != wrote_ || reason != reason_) {
+      Flush();
+      low_ = from;
+      other_ = other;
+      wrote_ = wrote;
+      reason_ = reason;
+    }
+    high_ = to;
   }
-  Report("race", now.line, before.line, Name(now) + (writes ? " writes " : " reads ") + Bytes(space, low, high),
-         "which " + Name(before) + (wrote ? " writes: " : " reads: ") + MissingEdge(from, to));
-}
+
+ private:
+  void Flush() {
+    if (high_ == low_) return;
+    const std::string range = Bytes(space_.c_str(), low_, high_);
+    if (reason_) {
+      Report("uninitialised", now_.line, 0, Name(now_) + " reads " + range, std::string("whose contents are undefined: ") + reason_);
+    } else {
+      const Record& before = run.records[other_ - 1];
+      const bool cores = before.core != now_.core;
+      Report(cores ? "gm-race" : "race", now_.line, before.line, Name(now_) + (writes_ ? " writes " : " reads ") + range,
+             "which " + Name(before) + (wrote_ ? " writes: " : " reads: ") +
+                 (cores ? "nothing orders two cores" : MissingEdge(static_cast<Pipe>(before.pipe), static_cast<Pipe>(now_.pipe))));
+    }
+    low_ = high_;
+  }
+  bool writes_, wrote_ = false;
+  std::string space_;
+  const Record now_;
+  uint64_t low_ = 0, high_ = 0;
+  uint32_t other_ = 0;
+  const char* reason_ = nullptr;
+};
 
 // Whether record `name` (index + 1) is complete before something that starts at `start`.
 bool Before(uint32_t name, const Clock& start) {
   const Record& record = run.records[name - 1];
-  return record.seq <= start.at[record.pipe];
+  return record.core == core->index && record.seq <= start.at[record.pipe];
 }
 
 void ReadUb(uint64_t low, uint64_t high, const Clock& start) {
   const uint32_t name = static_cast<uint32_t>(run.records.size());
-  const Record now = run.records.back();
+  Finding finding(false, "UB");
   core->shadow.Visit(low, high, [&](UbCell& cell, uint64_t from, uint64_t to) {
-    if (cell.contents != UbCell::kWritten) {
-      constexpr const char* kWhy[] = {"", "never written", "not written since AllocTensor", "DataCopyPad filler"};
-      Report("uninitialised", now.line, 0, Name(now) + " reads " + Bytes("UB", from, to),
-             std::string("whose contents are undefined: ") + kWhy[cell.contents]);
-    }
-    if (cell.writer && !Before(cell.writer, start)) Race(now, false, run.records[cell.writer - 1], true, "UB", from, to);
-    cell.readers[now.pipe] = name;
+    constexpr const char* kWhy[] = {"", "never written", "not written since AllocTensor", "DataCopyPad filler"};
+    if (cell.contents != UbCell::kWritten) finding.Add(0, false, kWhy[cell.contents], from, to);
+    if (cell.writer && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
+    cell.readers[finding.Now().pipe] = name;
   });
 }
 
 void WriteUb(uint64_t low, uint64_t high, const Clock& start, uint32_t contents = UbCell::kWritten) {
   const uint32_t name = static_cast<uint32_t>(run.records.size());
-  const Record now = run.records.back();
+  Finding finding(true, "UB");
   core->shadow.Visit(low, high, [&](UbCell& cell, uint64_t from, uint64_t to) {
-    if (cell.writer && cell.writer != name && !Before(cell.writer, start)) {
-      Race(now, true, run.records[cell.writer - 1], true, "UB", from, to);
-    }
+    if (cell.writer && cell.writer != name && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
     for (uint32_t& reader : cell.readers) {
-      if (reader && reader != name && !Before(reader, start)) Race(now, true, run.records[reader - 1], false, "UB", from, to);
+      if (reader && reader != name && !Before(reader, start)) finding.Add(reader, false, nullptr, from, to);
       reader = 0;
     }
     cell.writer = name;
@@ -305,19 +330,17 @@ void TouchGm(int arg, uint64_t low, uint64_t high, bool writes, const Clock& sta
     shadow->Reset(run.regions[static_cast<size_t>(arg)].size);
   }
   const uint32_t name = static_cast<uint32_t>(run.records.size());
-  const Record now = run.records.back();
-  const std::string space = "GM argument " + std::to_string(arg);
-  const auto clash = [&](uint32_t other, bool wrote, uint64_t from, uint64_t to) {
-    if (!other || other == name) return;
-    const Record& before = run.records[other - 1];
-    if (before.core != now.core || !Before(other, start)) Race(now, writes, before, wrote, space.c_str(), from, to);
-  };
+  Finding finding(writes, ("GM argument " + std::to_string(arg)).c_str());
+  const Record& now = finding.Now();
   shadow->Visit(low, high, [&](GmCell& cell, uint64_t from, uint64_t to) {
-    clash(cell.writer, true, from, to);
+    const auto clash = [&](uint32_t other, bool wrote) {
+      if (other && other != name && !Before(other, start)) finding.Add(other, wrote, nullptr, from, to);
+    };
+    clash(cell.writer, true);
     if (writes) {
-      clash(cell.dma, false, from, to);
-      clash(cell.scalar, false, from, to);
-      clash(cell.other, false, from, to);
+      clash(cell.dma, false);
+      clash(cell.scalar, false);
+      clash(cell.other, false);
       cell = GmCell();
       cell.writer = name;
       return;
@@ -684,6 +707,7 @@ void Barrier(pipe_t which, Where where) {
   Pipe pipe = which == PIPE_V ? kV : which == PIPE_MTE2 ? kMte2 : which == PIPE_MTE3 ? kMte3 : kS;
   if (which == PIPE_ALL) {
     for (int p = 0; p < kPipes; ++p) core->clock[kS].at[p] = core->seq[p];
+    for (Clock& clock : core->clock) clock = core->clock[kS];
   } else {
     if (pipe == kS) Stop("limit", where, "PipeBarrier of a pipe a vector core does not have", "at " + Place(where));
     FromScalar(pipe);
