@@ -16,10 +16,19 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
+def require_numpy():
+    """Refuse NumPy 2 before mindspore is imported: it dies with it later, in "numpy.core.multiarray failed to import"."""
+    import numpy
+    if int(numpy.__version__.split(".")[0]) >= 2:
+        raise ImportError(f"ms_ropegrad needs numpy < 2, as MindSpore does, but got {numpy.__version__}: pip install 'numpy<2'")
+
+
 def __getattr__(name):
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOME[name]
+    if name != "reference":
+        require_numpy()
     value = import_module(f"{__name__}.{home or name}")
     if home:
         value = getattr(value, name)
