@@ -376,6 +376,7 @@ void Execute(const Work& work, uint8_t* ub, const Modes& modes) {
     case Op::kCopyIn:
     case Op::kCopyOut: return CopyDma(work, ub);
     case Op::kPoison: std::memset(ub + instr.dst.at.addr, kPoisonByte, instr.length); return;
+    case Op::kScalarWrite: std::memcpy(ub + instr.dst.at.addr, &instr.scalar, instr.length); return;
     case Op::kCopyUb:
       for (uint32_t r = 0; r < work.repeats; ++r) {
         std::memmove(ub + instr.dst.at.addr + static_cast<uint64_t>(r) * instr.dst.repeat * kBlock,

@@ -313,11 +313,13 @@ void WriteUb(uint64_t low, uint64_t high, const Clock& start, uint32_t contents 
   const uint32_t name = static_cast<uint32_t>(run.records.size());
   Finding finding(true, "UB");
   core->shadow.Visit(low, high, [&](UbCell& cell, uint64_t from, uint64_t to) {
-    if (cell.writer && cell.writer != name && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
+    uint32_t other = 0;  // a reader rather than the writer it came after: that is the edge to add
     for (uint32_t& reader : cell.readers) {
-      if (reader && reader != name && !Before(reader, start)) finding.Add(reader, false, nullptr, from, to);
+      if (reader && reader != name && !Before(reader, start)) other = reader;
       reader = 0;
     }
+    if (other) finding.Add(other, false, nullptr, from, to);
+    else if (cell.writer && cell.writer != name && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
     cell.writer = name;
     cell.contents = contents;
   });
@@ -676,9 +678,17 @@ void AccessUb(UbRef at, void* value, uint32_t size, bool write, Where where) {
     record.ub_hi = at.addr + size;
   }
   if (run.check) write ? WriteUb(at.addr, at.addr + size, start) : ReadUb(at.addr, at.addr + size, start);
+  if (write) {
+    Work work;
+    work.instr = instr;
+    work.instr.dst.at = at;
+    work.instr.length = size;
+    std::memcpy(&work.instr.scalar, value, size);
+    Dispatch(work, kS, start);
+    return;
+  }
   if (run.lazy) Settle(start);
-  uint8_t* bytes = core->ub.data() + at.addr;
-  write ? std::memcpy(bytes, value, size) : std::memcpy(value, bytes, size);
+  std::memcpy(value, core->ub.data() + at.addr, size);
 }
 
 void AccessGm(const void* address, void* value, uint32_t size, bool write, Where where) {
