@@ -11,6 +11,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +71,15 @@ def _compile(command, target):
 
 
 def _runtime(out_dir):
+    """The twin's own objects, compiled once a cache directory."""
     headers = sorted((HERE / "include").rglob("*.h")) + sorted((HERE / "runtime").glob("*.h"))
-    cpu = "-march=native"
-    objects = []
-    for source in sorted((HERE / "runtime").glob("*.cpp")):
-        flags = [*FLAGS, *WARNINGS, "-O3" if source.stem == "execute" else "-O2", cpu, "-fwrapv"]
+
+    def compiled(source):
+        flags = [*FLAGS, *WARNINGS, "-O3" if source.stem == "execute" else "-O2", "-march=native", "-fwrapv"]
         target = out_dir / f"{source.stem}-{_hash([source, *headers], flags)}.o"
-        if not target.exists():
-            _compile(["g++", *flags, "-c", f"-I{HERE / 'include'}", str(source)], target)
-        objects.append(target)
-    return objects
+        return target if target.exists() else _compile(["g++", *flags, "-c", f"-I{HERE / 'include'}", str(source)], target)
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(compiled, sorted((HERE / "runtime").glob("*.cpp"))))
 
 
 def build(sources, entry, defines=None, include_dirs=(), out_dir=None):
