@@ -62,6 +62,10 @@ RACES = {
                              " EDGE(Edge<HardEvent::S_MTE2>();) DataCopy(r.a, r.yg, kN);" + STORE_C, "S_MTE2"),
     "copy_out_before_enque": (LOAD_A + "TQue<TPosition::VECOUT, 1> q; r.pipe.InitBuffer(q, 1, 2048); auto o = q.AllocTensor<half>(); Muls(o, r.a, half(2), kN);"
                               " EDGE(q.EnQue(o); o = q.DeQue<half>();) DataCopy(r.zg, o, kN); q.FreeTensor(o);", "V_MTE3"),
+    "in_place_queue": ("Raw r(x, y, z); TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> q; r.pipe.InitBuffer(q, 2, 512); for (uint64_t i = 0; i < 4; ++i) {"
+                       " auto t = q.AllocTensor<half>(); DataCopy(t, r.xg[i * 256], 256); q.EnQue<TPosition::GM, TPosition::VECIN>(t); t = q.DeQue<TPosition::GM, TPosition::VECIN, half>();"
+                       " Muls(t, t, half(2), 256); EDGE(q.EnQue<TPosition::VECOUT, TPosition::GM>(t); t = q.DeQue<TPosition::VECOUT, TPosition::GM, half>();)"
+                       " DataCopy(r.zg[i * 256], t, 256); q.FreeTensor(t); }", "V_MTE3"),
     "free_covers_v_only": ("Raw r(x, y, z); TQue<TPosition::VECIN, 1> q; r.pipe.InitBuffer(q, 1, 2048); for (int i = 0; i < 2; ++i) {"
                            " auto t = q.AllocTensor<half>(); DataCopy(t, i ? r.yg : r.xg, kN); q.EnQue(t); t = q.DeQue<half>(); Muls(t, t, half(2), kN);"
                            " Edge<HardEvent::V_MTE3>(i); DataCopy(i ? r.yg : r.zg, t, kN); EDGE(Edge<HardEvent::MTE3_V>(i);) q.FreeTensor(t); }", "MTE3_MTE2"),
@@ -90,6 +94,8 @@ FAULTS = {
     "never_freed": ("not-freed*", "TPipe p; TQue<TPosition::VECIN, 1> q; p.InitBuffer(q, 1, 32); [[maybe_unused]] auto s = q.AllocTensor<half>(); EDGE(q.FreeTensor(s);)"),
     "ninth_buffer": ("event-ids*", "TPipe p; TQue<TPosition::VECIN, 9> q; p.InitBuffer(q, 9, 32); int n = 9; EDGE(n = 8;) LocalTensor<half> t[9];"
                      " for (int i = 0; i < n; ++i) { t[i] = q.AllocTensor<half>(); q.EnQue(t[i]); } for (int i = 0; i < n; ++i) { t[i] = q.DeQue<half>(); } for (int i = 0; i < n; ++i) q.FreeTensor(t[i]);"),
+    "deque_of_another_event": ("queue*", "TPipe p; TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> q; p.InitBuffer(q, 1, 32); auto t = q.AllocTensor<half>();"
+                               " EDGE(q.EnQue<TPosition::GM, TPosition::VECIN>(t);) NOEDGE(q.EnQue(t);) t = q.DeQue<TPosition::GM, TPosition::VECIN, half>(); q.FreeTensor(t);"),
     "depth_zero": ("empty-queue*", "Raw r(x, y, z); TQue<TPosition::VECIN, 0> q; r.pipe.InitBuffer(q, 2, 2048); for (int i = 0; i < 3; ++i) { LocalTensor<half> t; q.AllocTensor(t); DataCopy(t, r.xg, kN);"
                    " EDGE(q.EnQue(t);) q.DeQue(t); Muls(r.c, t, half(2), kN); PipeBarrier<PIPE_V>(); q.FreeTensor(t); }" + STORE_C),
     "shift_in_place": ("overlap*", LOAD_A + "Muls(r.c, r.a, half(2), kN); PipeBarrier<PIPE_V>(); uint8_t n = 4; EDGE(n = 1;) Adds(r.a[128], r.a, half(1), 128, n, {1, 1, 8, 8});" + STORE_C),

@@ -52,7 +52,7 @@ struct Buffer {
   uint32_t addr = 0, bytes = 0, gen = 0;
   State state = State::kFree;
   int32_t fullId = -1, emptyId = -1;
-  HardEvent empty = HardEvent::MAX;
+  HardEvent full = HardEvent::MAX, empty = HardEvent::MAX;
   int32_t depth = 0;
   Where where{};
 };

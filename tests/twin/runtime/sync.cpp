@@ -189,7 +189,7 @@ UbRef Queue::Alloc(Where where) {
   return {buffer.addr, buffer.gen, index};
 }
 
-void Queue::EnQue(UbRef at, Where where) {
+void Queue::EnQue(UbRef at, HardEvent event, Where where) {
   Buffer& buffer = Owned(at, first_, count_, where, "EnQue");
   if (buffer.state == State::kQueued) Stop("queue", where, "EnQue of a tensor that is in the queue", "at " + Place(where));
   if (depth_ != 0) {
@@ -197,21 +197,25 @@ void Queue::EnQue(UbRef at, Where where) {
     fifo_[tail_] = at.buffer;
     tail_ = (tail_ + 1) % depth_;
     ++used_;
-    buffer.fullId = AllocEvent(full_, where);
+    buffer.fullId = AllocEvent(event, where);
   }
+  buffer.full = event;
   buffer.state = State::kQueued;
-  Set(full_, buffer.fullId, where, true);
+  Set(event, buffer.fullId, where, true);
 }
 
-UbRef Queue::DeQue(Where where) {
+UbRef Queue::DeQue(HardEvent event, Where where) {
   if (used_ == 0) Stop("empty-queue", where, "DeQue from an empty queue", "the core waits forever, at " + Place(where));
   const int16_t index = fifo_[head_];
   head_ = (head_ + 1) % depth_;
   --used_;
   Buffer& buffer = core->buffers[static_cast<size_t>(index)];
+  if (buffer.full != event) {
+    Stop("queue", where, std::string("DeQue waits for ") + kEventNames[static_cast<int>(event)] + ", EnQue set " + kEventNames[static_cast<int>(buffer.full)], "at " + Place(where));
+  }
   buffer.state = State::kTaken;
-  Wait(full_, buffer.fullId, where);
-  ReleaseEvent(full_, buffer.fullId, where);
+  Wait(event, buffer.fullId, where);
+  ReleaseEvent(event, buffer.fullId, where);
   buffer.fullId = -1;
   return {buffer.addr, buffer.gen, index};
 }

@@ -13,8 +13,8 @@ class Queue {
  public:
   void Init(uint32_t count, uint32_t bytes, Where where);
   UbRef Alloc(Where where);
-  void EnQue(UbRef at, Where where);
-  UbRef DeQue(Where where);
+  void EnQue(UbRef at, AscendC::HardEvent event, Where where);
+  UbRef DeQue(AscendC::HardEvent event, Where where);
   void DeQue(UbRef at, Where where);  // depth 0: in place
   void Free(UbRef at, Where where);
   uint32_t BufferBytes() const { return bytes_; }
@@ -23,9 +23,9 @@ class Queue {
 
  protected:
   Queue(AscendC::HardEvent full, AscendC::HardEvent empty, int32_t depth) : full_(full), empty_(empty), depth_(depth) {}
+  AscendC::HardEvent full_, empty_;
 
  private:
-  AscendC::HardEvent full_, empty_;
   int32_t depth_;
   int16_t first_ = -1, count_ = 0, cursor_ = 0;
   uint32_t bytes_ = 0;
@@ -70,12 +70,22 @@ class TQueBind : public twin::Queue {
     tensor = Tensor<T>(Alloc(where));
   }
   template <typename T> bool EnQue(const LocalTensor<T>& tensor, Where where = Where::Here()) {
-    Queue::EnQue(tensor.TwinRef(), where);
+    Queue::EnQue(tensor.TwinRef(), full_, where);
     return true;
+  }
+  // Between other pipes than the queue's own: GM to VECIN is MTE2_V, VECOUT to GM is V_MTE3.
+  template <TPosition srcUser, TPosition dstUser, typename T>
+  bool EnQue(const LocalTensor<T>& tensor, Where where = Where::Here()) {
+    static_assert(depth != 0, "user positions need a queue of some depth");
+    Queue::EnQue(tensor.TwinRef(), twin::FullEvent(srcUser, dstUser), where);
+    return true;
+  }
+  template <TPosition srcUser, TPosition dstUser, typename T> LocalTensor<T> DeQue(Where where = Where::Here()) {
+    return Tensor<T>(Queue::DeQue(twin::FullEvent(srcUser, dstUser), where));
   }
   template <typename T> LocalTensor<T> DeQue(Where where = Where::Here()) {
     static_assert(depth != 0, "a queue of depth 0 works in place: DeQue(tensor)");
-    return Tensor<T>(Queue::DeQue(where));
+    return Tensor<T>(Queue::DeQue(full_, where));
   }
   template <typename T> void DeQue(LocalTensor<T>& tensor, Where where = Where::Here()) {
     static_assert(depth == 0, "DeQue(tensor) is for queues of depth 0");
