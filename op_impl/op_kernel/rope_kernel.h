@@ -1,0 +1,446 @@
+// Copyright 2026 The ms_ropegrad Authors
+// SPDX-License-Identifier: Apache-2.0
+// RoPE and its gradients on packed sequences: one body for three operators and every dtype.
+//
+//     RopeForward    y1 = x1*c1 - x2*s1 ; y2 = x2*c2 + x1*s2
+//     RopeGradExact  y1 = x1*c1 + x2*s2 ; y2 = x2*c2 - x1*s1     its transpose
+//     RopeGrad       y1 = x1*(c1 + s2)  ; y2 = x2*(c2 - s1)      the vendor document
+//
+// 1 and 2 are the halves of a head, and of a row of cos and sin. Products and sums are rounded one by one (no MulAddDst), in
+// float16 for RopeGrad with everything float16, else in float32 with one rounding to nearest even at the end.
+// Infinities and NaN pass as IEEE says in INF/NAN mode (CTRL[48] = 1). In saturation mode (0) float16 arithmetic and every
+// cast to 16 bits give the largest finite value for an overflow or infinity and 0 for NaN.
+//
+// A core takes a range of (token, head), in up to three rectangles: the rest of a token, whole tokens, the start of one. A
+// rectangle is walked in runs of tableTokens rows of cos and sin, a run in tiles of q and k. MTE2 is one tile ahead of V.
+#ifndef ROPE_KERNEL_H
+#define ROPE_KERNEL_H
+
+#include <type_traits>
+
+#include "kernel_operator.h"
+#include "rope_tiling_data.h"
+
+namespace ms_ropegrad {
+
+using namespace AscendC;
+
+enum class RopeOp { kGrad, kGradExact, kForward };
+
+template <typename T>
+__aicore__ inline T Least(T a, T b) {
+  return a < b ? a : b;
+}
+
+// The ends of the sequences, through a window of UB.
+class SeqEnds {
+ public:
+  __aicore__ inline void Init(TPipe* pipe, GM_ADDR ends, int64_t batch) {
+    gm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(ends));
+    batch_ = batch;
+    pipe->InitBuffer(buffer_, kRopeEndsWindow);
+    window_ = buffer_.Get<int32_t>();
+    arrived_ = static_cast<TEventID>(pipe->AllocEventID<HardEvent::MTE2_S>());
+    read_ = static_cast<TEventID>(pipe->AllocEventID<HardEvent::S_MTE2>());
+  }
+
+  // The first sequence whose end is past the token (the number of sequences if none is). Ends in any order are safe.
+  __aicore__ inline int64_t Search(int64_t token) {
+    int64_t low = 0, high = batch_;
+    while (high - low > kEnds - 1) {  // one end in `stride`, each in its own block of the window
+      const int64_t stride = (high - low + kSamples - 1) / kSamples;
+      const int64_t samples = (high - low + stride - 1) / stride;
+      Load(low, static_cast<uint32_t>(samples), 1, stride - 1);
+      int64_t first = 0, last = samples;
+      while (first < last) {
+        const int64_t middle = (first + last) / 2;
+        if (window_.GetValue(static_cast<uint32_t>(middle) * kPerBlock) > token) last = middle;
+        else first = middle + 1;
+      }
+      if (first < samples) high = low + first * stride;
+      if (first > 0) low += (first - 1) * stride + 1;
+    }
+    Refill(low > 0 ? low - 1 : 0);  // the walk starts at the end before
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (At(middle) > token) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  __aicore__ inline int64_t At(int64_t i) {
+    if (i < begin_ || i >= end_) Refill(i);
+    return window_.GetValue(static_cast<uint32_t>(i - begin_));
+  }
+
+ private:
+  static constexpr uint32_t kPerBlock = 8;
+  static constexpr int64_t kEnds = kRopeEndsWindow / 4, kSamples = kRopeEndsWindow / 32;
+
+  __aicore__ inline void Refill(int64_t i) {
+    begin_ = i;
+    end_ = Least(batch_, i + kEnds);
+    Load(i, 1, end_ - i, 0);
+  }
+
+  __aicore__ inline void Load(int64_t i, uint32_t bursts, int64_t length, int64_t gap) {
+    SetFlag<HardEvent::S_MTE2>(read_);
+    WaitFlag<HardEvent::S_MTE2>(read_);
+    DataCopyPad(window_, gm_[static_cast<uint64_t>(i)],
+                DataCopyExtParams(static_cast<uint16_t>(bursts), static_cast<uint32_t>(length * 4), static_cast<uint32_t>(gap * 4), 0, 0),
+                DataCopyPadExtParams<int32_t>(false, 0, 0, 0));
+    SetFlag<HardEvent::MTE2_S>(arrived_);
+    WaitFlag<HardEvent::MTE2_S>(arrived_);
+  }
+
+  GlobalTensor<int32_t> gm_;
+  TBuf<TPosition::VECCALC> buffer_;
+  LocalTensor<int32_t> window_;
+  TEventID arrived_, read_;
+  int64_t batch_ = 0, begin_ = 0, end_ = 0;
+};
+
+// X: type of q, k and the outputs. T: type of cos and sin.
+template <RopeOp op, typename X, typename T>
+class Rope {
+ public:
+  __aicore__ inline Rope(const RopeTilingData& tiling) : d_(tiling) {}
+
+  __aicore__ inline void Init(TPipe* pipe, GM_ADDR q, GM_ADDR k, GM_ADDR cos, GM_ADDR sin, GM_ADDR ends, GM_ADDR qOut, GM_ADDR kOut) {
+    q_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(q));
+    k_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(k));
+    qOut_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(qOut));
+    kOut_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(kOut));
+    cosGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(cos));
+    sinGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(sin));
+    ends_.Init(pipe, ends, d_.batch);
+    size_ = d_.headSize;
+    half_ = size_ / 2;
+    const uint32_t tile = d_.tileTokens * d_.tileHeads * size_, table = d_.tableTokens * size_;
+    pipe->InitBuffer(in_, kRopeBuffers, tile * static_cast<uint32_t>(sizeof(X)));
+    pipe->InitBuffer(out_, kRopeBuffers, tile * static_cast<uint32_t>(sizeof(X)));
+    pipe->InitBuffer(tables_, kRopeBuffers, 2 * table * static_cast<uint32_t>(sizeof(T)));
+    if constexpr (kCastX) {
+      pipe->InitBuffer(xBuffer_, tile * static_cast<uint32_t>(sizeof(C)));
+      pipe->InitBuffer(yBuffer_, tile * static_cast<uint32_t>(sizeof(C)));
+    }
+    if constexpr (kCastT) pipe->InitBuffer(tableBuffer_, 2 * table * static_cast<uint32_t>(sizeof(C)));
+  }
+
+  __aicore__ inline void Process() {
+    const int64_t core = GetBlockIdx();
+    unit_ = core * d_.unitsPerCore + Least(core, d_.unitsRest);
+    unitEnd_ = unit_ + d_.unitsPerCore + (core < d_.unitsRest ? 1 : 0);
+    Tile tile, next;
+    if (!First(next)) return;
+    Load(next);
+    seq_ = ends_.Search(next.token);
+    start_ = seq_ > 0 ? Clamp(ends_.At(seq_ - 1)) : 0;
+    LoadTables(next);
+    for (bool more = true; more;) {
+      tile = next;
+      more = Next(next);
+      if (more) Load(next);
+      if (more && next.opensTable) LoadTables(next);
+      if (tile.opensTable) PrepareTables(tile);
+      Compute(tile);
+      if (!more || next.opensTable) tables_.FreeTensor(table_);
+      Store(tile);
+    }
+  }
+
+ private:
+  static constexpr bool kNative = op == RopeOp::kGrad && std::is_same<X, half>::value && std::is_same<T, half>::value;
+  using C = typename std::conditional<kNative, half, float>::type;  // computed in
+  static constexpr bool kCastX = !std::is_same<X, C>::value, kCastT = !std::is_same<T, C>::value;
+  static constexpr uint32_t kLanes = 256 / sizeof(C), kPerBlock = 32 / sizeof(C), kMaxRepeats = 255;
+
+  struct Tile {
+    int64_t token;        // the first
+    uint32_t rows;        // tokens
+    uint32_t head, heads;
+    uint32_t tableRow;    // of the first token, in the tables in UB
+    uint32_t tableRows;   // how many rows these tables have
+    bool opensTable;      // the first tile that uses them
+    uint64_t valid;       // bit r: row r of the tables is a position of a sequence
+  };
+
+  // ---- which tile is next -----------------------------------------------------------------------------------------
+
+  __aicore__ inline bool First(Tile& tile) {
+    if (unit_ >= unitEnd_) return false;
+    const int64_t heads = static_cast<int64_t>(d_.qHeads) + d_.kHeads, perToken = d_.splitHeads ? heads : 1;
+    const int64_t head = unit_ % perToken, left = unitEnd_ - unit_;
+    tile.token = unit_ / perToken;
+    if (head == 0 && left >= perToken) {
+      tokenEnd_ = tile.token + left / perToken;
+      headBegin_ = 0;
+      headEnd_ = static_cast<uint32_t>(heads);
+      unit_ += left / perToken * perToken;
+    } else {
+      const int64_t taken = Least(left, perToken - head);
+      tokenEnd_ = tile.token + 1;
+      headBegin_ = static_cast<uint32_t>(head);
+      headEnd_ = static_cast<uint32_t>(head + taken);
+      unit_ += taken;
+    }
+    OpenTable(tile);
+    return true;
+  }
+
+  __aicore__ inline void OpenTable(Tile& tile) {
+    tile.opensTable = true;
+    tile.tableRow = 0;
+    tile.tableRows = static_cast<uint32_t>(Least<int64_t>(d_.tableTokens, tokenEnd_ - tile.token));
+    tile.rows = Least(d_.tileTokens, tile.tableRows);
+    tile.head = headBegin_;
+    tile.heads = Least(d_.tileHeads, headEnd_ - headBegin_);
+  }
+
+  __aicore__ inline bool Next(Tile& tile) {
+    tile.opensTable = false;
+    tile.head += tile.heads;
+    if (tile.head < headEnd_) {
+      tile.heads = Least(d_.tileHeads, headEnd_ - tile.head);
+      return true;
+    }
+    tile.token += tile.rows;
+    tile.tableRow += tile.rows;
+    if (tile.tableRow < tile.tableRows) {
+      tile.rows = Least(d_.tileTokens, tile.tableRows - tile.tableRow);
+      tile.head = headBegin_;
+      tile.heads = Least(d_.tileHeads, headEnd_ - headBegin_);
+      return true;
+    }
+    if (tile.token >= tokenEnd_) return First(tile);
+    OpenTable(tile);
+    return true;
+  }
+
+  // ---- GM to UB and back ------------------------------------------------------------------------------------------
+
+  // Calls copy(GM offset, UB offset, params from GM to UB) for q's and for k's part of the tile; in UB they lie side by side.
+  template <typename F>
+  __aicore__ inline void ForEachPart(const Tile& tile, F&& copy) {
+    const uint32_t end = tile.head + tile.heads, qEnd = Least(end, d_.qHeads);
+    const uint32_t qPart = tile.head < qEnd ? qEnd - tile.head : 0;
+    if (qPart > 0) copy(false, Offset(tile.token, d_.qHeads, tile.head), 0u, Params(tile, qPart, d_.qHeads));
+    if (qPart == tile.heads) return;
+    const uint32_t kHead = tile.head + qPart - d_.qHeads;
+    copy(true, Offset(tile.token, d_.kHeads, kHead), qPart * size_, Params(tile, tile.heads - qPart, d_.kHeads));
+  }
+
+  __aicore__ inline uint64_t Offset(int64_t token, uint32_t heads, uint32_t head) const {
+    return (static_cast<uint64_t>(token) * heads + head) * size_;
+  }
+
+  // Gaps of a single row do not count, and do not fit 16 bits when rows are long; tiling keeps several rows whole.
+  __aicore__ inline DataCopyParams Params(const Tile& tile, uint32_t part, uint32_t heads) const {
+    const uint32_t blocks = size_ * static_cast<uint32_t>(sizeof(X)) / 32;
+    const bool single = tile.rows == 1;
+    return DataCopyParams(static_cast<uint16_t>(tile.rows), static_cast<uint16_t>(part * blocks),
+                          static_cast<uint16_t>(single ? 0 : (heads - part) * blocks),
+                          static_cast<uint16_t>(single ? 0 : (tile.heads - part) * blocks));
+  }
+
+  __aicore__ inline void Load(const Tile& tile) {
+    LocalTensor<X> x = in_.template AllocTensor<X>();
+    ForEachPart(tile, [&](bool isK, uint64_t from, uint32_t to, const DataCopyParams& params) {
+      DataCopy(x[to], isK ? k_[from] : q_[from], params);
+    });
+    in_.EnQue(x);
+  }
+
+  __aicore__ inline void Store(const Tile& tile) {
+    LocalTensor<X> y = out_.template DeQue<X>();
+    ForEachPart(tile, [&](bool isK, uint64_t to, uint32_t from, const DataCopyParams& params) {
+      DataCopy(isK ? kOut_[to] : qOut_[to], y[from], DataCopyParams(params.blockCount, params.blockLen, params.dstStride, params.srcStride));
+    });
+    out_.FreeTensor(y);
+  }
+
+  __aicore__ inline int64_t Clamp(int64_t end) const { return end < 0 ? 0 : Least(end, d_.nTokens); }
+
+  // The rows of cos and sin of the tokens' positions, one copy of each per sequence; which rows there are goes to tile.valid.
+  __aicore__ inline void LoadTables(Tile& tile) {
+    LocalTensor<T> table = tables_.template AllocTensor<T>();
+    tile.valid = 0;
+    const int64_t last = tile.token + tile.tableRows;
+    for (int64_t token = tile.token; token < last;) {
+      int64_t end = last;
+      for (; seq_ < d_.batch; ++seq_) {
+        end = Clamp(ends_.At(seq_));
+        if (end > token) break;
+        start_ = end;
+      }
+      if (seq_ == d_.batch) break;  // no sequence holds the rest
+      end = Least(end, last);
+      const int64_t position = token - start_, rows = Least(end - token, d_.maxSeqLen - position);
+      if (position >= 0 && rows > 0) {
+        const uint32_t row = static_cast<uint32_t>(token - tile.token), count = static_cast<uint32_t>(rows) * size_;
+        const uint64_t from = static_cast<uint64_t>(position) * size_;
+        DataCopy(table[row * size_], cosGm_[from], count);
+        DataCopy(table[(d_.tableTokens + row) * size_], sinGm_[from], count);
+        tile.valid |= Ones(static_cast<uint32_t>(rows)) << row;
+      }
+      token = end;
+    }
+    tables_.EnQue(table);
+  }
+
+  // ---- vector work ------------------------------------------------------------------------------------------------
+
+  __aicore__ inline uint64_t Ones(uint32_t n) const { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+
+  // Zeros the rows whose bit is not set.
+  template <typename E>
+  __aicore__ inline void ZeroInvalid(const LocalTensor<E>& rows, uint64_t valid, uint32_t count, uint32_t rowElements) {
+    const uint32_t words = rowElements * static_cast<uint32_t>(sizeof(E)) / 4;
+    const LocalTensor<int32_t> bits = rows.template ReinterpretCast<int32_t>();
+    for (uint32_t row = 0; row < count;) {
+      uint32_t end = row;
+      while (end < count && !(valid >> end & 1)) ++end;
+      if (end > row) Duplicate(bits[row * words], 0, static_cast<int32_t>((end - row) * words));
+      row = end + 1;
+    }
+  }
+
+  __aicore__ inline void PrepareTables(const Tile& tile) {
+    table_ = tables_.template DeQue<T>();
+    const uint32_t used = tile.tableRows * size_, all = d_.tableTokens * size_;
+    if (tile.valid != Ones(tile.tableRows)) {  // never read what was not written
+      ZeroInvalid(table_, tile.valid, tile.tableRows, size_);
+      ZeroInvalid(table_[all], tile.valid, tile.tableRows, size_);
+    }
+    PipeBarrier<PIPE_V>();
+    if constexpr (kCastT) {
+      cos_ = tableBuffer_.template Get<C>();
+      sin_ = cos_[all];
+      Cast(cos_, table_, RoundMode::CAST_NONE, used);
+      Cast(sin_, table_[all], RoundMode::CAST_NONE, used);
+      PipeBarrier<PIPE_V>();
+    } else {
+      cos_ = table_;
+      sin_ = table_[all];
+    }
+    if constexpr (op == RopeOp::kGrad) {  // cos becomes the coefficient
+      AddSwapped<false>(cos_, sin_, tile.tableRows);
+      PipeBarrier<PIPE_V>();
+    }
+  }
+
+  __aicore__ inline void Compute(const Tile& tile) {
+    LocalTensor<X> in = in_.template DeQue<X>();
+    LocalTensor<X> out = out_.template AllocTensor<X>();
+    const uint32_t elements = tile.rows * tile.heads * size_;
+    LocalTensor<C> x, y;
+    if constexpr (kCastX) {
+      x = xBuffer_.template Get<C>();
+      y = yBuffer_.template Get<C>();
+      PipeBarrier<PIPE_V>();
+      Cast(x, in, RoundMode::CAST_NONE, elements);
+      in_.FreeTensor(in);
+      PipeBarrier<PIPE_V>();
+    } else {
+      x = in;
+      y = out;
+    }
+    const LocalTensor<C> cos = cos_[tile.tableRow * size_], sin = sin_[tile.tableRow * size_];
+    MulTable(y, x, cos, tile, 0, 0, size_);
+    if constexpr (op != RopeOp::kGrad) {
+      PipeBarrier<PIPE_V>();
+      if constexpr (op == RopeOp::kForward) {
+        MulTable(x, x, sin, tile, 0, half_, half_);
+        MulTable(x, x, sin, tile, half_, 0, half_);
+      } else {
+        MulTable(x, x, sin, tile, 0, 0, size_);
+      }
+      PipeBarrier<PIPE_V>();
+      AddSwapped<op == RopeOp::kForward>(y, x, tile.rows * tile.heads);
+    }
+    if constexpr (kCastX) {
+      PipeBarrier<PIPE_V>();
+      Cast(out, y, RoundMode::CAST_RINT, elements);
+    } else {
+      in_.FreeTensor(in);
+    }
+    const uint64_t valid = tile.valid >> tile.tableRow & Ones(tile.rows);
+    if (valid != Ones(tile.rows)) {  // 0 * inf is not 0
+      PipeBarrier<PIPE_V>();
+      ZeroInvalid(out, valid, tile.rows, tile.heads * size_);
+    }
+    out_.EnQue(out);
+  }
+
+  // dst = src * table in `length` columns of every head from `at`; the table's columns start at tableAt. A repeat is a head of one
+  // token or a token of one head, whichever takes fewer instructions.
+  __aicore__ inline void MulTable(const LocalTensor<C>& dst, const LocalTensor<C>& src, const LocalTensor<C>& table, const Tile& tile,
+                                  uint32_t at, uint32_t tableAt, uint32_t length) {
+    const uint32_t headBlocks = size_ / kPerBlock, rowBlocks = tile.heads * headBlocks;
+    const bool byHead = tile.rows > tile.heads && rowBlocks <= kMaxRepeats;
+    const uint32_t loops = byHead ? tile.heads : tile.rows, repeats = byHead ? tile.rows : tile.heads;
+    const uint32_t step = byHead ? size_ : tile.heads * size_, tableStep = byHead ? 0 : size_;
+    const uint32_t stride = byHead ? rowBlocks : headBlocks, tableStride = byHead ? headBlocks : 0;
+    const BinaryRepeatParams params(1, 1, 1, static_cast<uint8_t>(stride), static_cast<uint8_t>(stride), static_cast<uint8_t>(tableStride));
+    for (uint32_t column = 0; column < length; column += kLanes) {
+      const uint64_t mask = Least(kLanes, length - column);
+      for (uint32_t loop = 0; loop < loops; ++loop) {
+        for (uint32_t done = 0; done < repeats; done += kMaxRepeats) {
+          const uint32_t x = loop * step + at + column + done * stride * kPerBlock;
+          const uint32_t t = loop * tableStep + tableAt + column + done * tableStride * kPerBlock;
+          Mul(dst[x], src[x], table[t], mask, static_cast<uint8_t>(Least(kMaxRepeats, repeats - done)), params);
+        }
+      }
+    }
+  }
+
+  // With the halves of x swapped: y1 += x2 and y2 -= x1, or the reverse when `subFirst`.
+  template <bool subFirst>
+  __aicore__ inline void AddSwapped(const LocalTensor<C>& y, const LocalTensor<C>& x, uint32_t heads) {
+    const uint8_t stride = static_cast<uint8_t>(size_ / kPerBlock);
+    const BinaryRepeatParams params(1, 1, 1, stride, stride, stride);
+    for (uint32_t column = 0; column < half_; column += kLanes) {
+      const uint64_t mask = Least(kLanes, half_ - column);
+      for (uint32_t done = 0; done < heads; done += kMaxRepeats) {
+        const uint8_t repeats = static_cast<uint8_t>(Least(kMaxRepeats, heads - done));
+        const uint32_t first = done * size_ + column, second = first + half_;
+        if constexpr (subFirst) {
+          Sub(y[first], y[first], x[second], mask, repeats, params);
+          Add(y[second], y[second], x[first], mask, repeats, params);
+        } else {
+          Add(y[first], y[first], x[second], mask, repeats, params);
+          Sub(y[second], y[second], x[first], mask, repeats, params);
+        }
+      }
+    }
+  }
+
+  const RopeTilingData& d_;
+  SeqEnds ends_;
+  GlobalTensor<X> q_, k_, qOut_, kOut_;
+  GlobalTensor<T> cosGm_, sinGm_;
+  TQue<TPosition::VECIN, kRopeBuffers> in_, tables_;
+  TQue<TPosition::VECOUT, kRopeBuffers> out_;
+  TBuf<TPosition::VECCALC> xBuffer_, yBuffer_, tableBuffer_;
+  LocalTensor<T> table_;
+  LocalTensor<C> cos_, sin_;
+  uint32_t size_ = 0, half_ = 0;
+  int64_t unit_ = 0, unitEnd_ = 0, tokenEnd_ = 0;  // what is left of the core's share; of the rectangle
+  uint32_t headBegin_ = 0, headEnd_ = 0;
+  int64_t seq_ = 0, start_ = 0;  // the walk: the sequence, and where it starts
+};
+
+}  // namespace ms_ropegrad
+
+// The body of an entry function. TPipe stays outside the class: inside, the compiler cannot keep the class in registers.
+#define ROPE_KERNEL(op, x, k, cos, sin, ends, xOut, kOut, tilingArgument, X, T)                    \
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);                                                  \
+  REGISTER_TILING_DEFAULT(RopeTilingData);                                                         \
+  GET_TILING_DATA_WITH_STRUCT(RopeTilingData, tilingData, tilingArgument);                         \
+  AscendC::TPipe pipe;                                                                             \
+  ms_ropegrad::Rope<ms_ropegrad::RopeOp::op, X, T> rope(tilingData);                               \
+  rope.Init(&pipe, x, k, cos, sin, ends, xOut, kOut);                                              \
+  rope.Process()
+
+#endif
