@@ -177,3 +177,17 @@ def test_byte_ranges_are_exact(kernel):
     assert "writes UB bytes [4096, 4224)" in report.errors[0]  # 64 halves at the start of c
     report, _ = launch(kernel("one_byte_shared", "trip"), blocks=2, errors="return")
     assert "GM argument 2 bytes [512, 514)" in report.errors[0]
+
+
+def test_the_example_of_the_document(tmp_path):
+    """docs/twin.md's kernel runs as printed, and without its first EnQue and DeQue gives the report as printed."""
+    text = (Path(__file__).resolve().parent.parent / "docs" / "twin.md").read_text()
+    source, python = re.search(r"```cpp\n(.*?)```", text, re.S)[1], re.search(r"```python\n(.*?)```", text, re.S)[1]
+    wanted = re.search(r"<!-- twin-report -->\n```\n(.*?)\n```", text, re.S)[1]
+    Path("scale.cpp").write_text(source)
+    exec(python, {})
+    lines = [line for line in source.splitlines() if "in.EnQue(a)" not in line and "in.DeQue" not in line]
+    Path("scale.cpp").write_text("\n".join(lines))
+    with pytest.raises(twin.TwinError) as caught:
+        exec(python, {})
+    assert wanted in caught.value.errors[0]

@@ -48,8 +48,10 @@ void Report(const char* detector, int lineA, int lineB, const std::string& first
 
 std::string MissingEdge(Pipe from, Pipe to) {
   if (from == to) return std::string("PipeBarrier<PIPE_") + kPipeNames[from] + "> between them is missing";
-  return std::string("the edge ") + kPipeNames[from] + "->" + kPipeNames[to] + " (a flag " + kPipeNames[from] + "_" +
-         kPipeNames[to] + ", or EnQue and DeQue, FreeTensor and AllocTensor) is missing";
+  const std::string flag = std::string("the edge ") + kPipeNames[from] + "->" + kPipeNames[to] + " (" + kPipeNames[from] + "_" + kPipeNames[to];
+  const bool filled = from == kMte2 || to == kMte3;  // else drained: the way back to the producer
+  const char* queue = from == kS || to == kS ? "" : filled ? ", or EnQue and DeQue" : ", or FreeTensor and AllocTensor";
+  return flag + queue + ") is missing";
 }
 
 std::string FlagName(HardEvent event, int32_t id) {
