@@ -17,7 +17,7 @@ REPO = Path(__file__).resolve().parent.parent
 CACHE = Path(tempfile.gettempdir()) / f"ascendc-twin-{os.getuid()}"
 CTYPES = {"float16": "half", "bfloat16": "bfloat16_t", "float32": "float"}
 COMBOS = [(op, x, t) for op in spec.OPS for x, t in spec.DTYPE_PAIRS]
-UB = twin.UB_SIZE
+UB = twin.twin.UB_SIZE
 
 
 class Problem(ctypes.Structure):
