@@ -11,26 +11,20 @@
 // Infinities and NaN pass as IEEE says in INF/NAN mode (CTRL[48] = 1). In saturation mode (0) float16 arithmetic and every
 // cast to 16 bits give the largest finite value for an overflow or infinity and 0 for NaN.
 //
-// A core takes a range of (token, head), in up to three rectangles: the rest of a token, whole tokens, the start of one. A
-// rectangle is walked in runs of tableTokens rows of cos and sin, a run in tiles of q and k. MTE2 is one tile ahead of V.
+// Tiles come from rope_tiles.h; MTE2 is one tile ahead of V.
 #ifndef ROPE_KERNEL_H
 #define ROPE_KERNEL_H
 
 #include <type_traits>
 
 #include "kernel_operator.h"
-#include "rope_tiling_data.h"
+#include "rope_tiles.h"
 
 namespace ms_ropegrad {
 
 using namespace AscendC;
 
 enum class RopeOp { kGrad, kGradExact, kForward };
-
-template <typename T>
-__aicore__ inline T Least(T a, T b) {
-  return a < b ? a : b;
-}
 
 // The ends of the sequences, through a window of UB.
 class SeqEnds {
@@ -129,18 +123,16 @@ class Rope {
   }
 
   __aicore__ inline void Process() {
-    const int64_t core = GetBlockIdx();
-    unit_ = core * d_.unitsPerCore + Least(core, d_.unitsRest);
-    unitEnd_ = unit_ + d_.unitsPerCore + (core < d_.unitsRest ? 1 : 0);
-    Tile tile, next;
-    if (!First(next)) return;
+    RopeTiles tiles(d_, GetBlockIdx());
+    RopeTile tile, next;
+    if (!tiles.First(next)) return;
     Load(next);
     seq_ = ends_.Search(next.token);
     start_ = seq_ > 0 ? Clamp(ends_.At(seq_ - 1)) : 0;
     LoadTables(next);
     for (bool more = true; more;) {
       tile = next;
-      more = Next(next);
+      more = tiles.Next(next);
       if (more) Load(next);
       if (more && next.opensTable) LoadTables(next);
       if (tile.opensTable) PrepareTables(tile);
@@ -156,73 +148,11 @@ class Rope {
   static constexpr bool kCastX = !std::is_same<X, C>::value, kCastT = !std::is_same<T, C>::value;
   static constexpr uint32_t kLanes = 256 / sizeof(C), kPerBlock = 32 / sizeof(C), kMaxRepeats = 255;
 
-  struct Tile {
-    int64_t token;        // the first
-    uint32_t rows;        // tokens
-    uint32_t head, heads;
-    uint32_t tableRow;    // of the first token, in the tables in UB
-    uint32_t tableRows;   // how many rows these tables have
-    bool opensTable;      // the first tile that uses them
-    uint64_t valid;       // bit r: row r of the tables is a position of a sequence
-  };
-
-  // ---- which tile is next -----------------------------------------------------------------------------------------
-
-  __aicore__ inline bool First(Tile& tile) {
-    if (unit_ >= unitEnd_) return false;
-    const int64_t heads = static_cast<int64_t>(d_.qHeads) + d_.kHeads, perToken = d_.splitHeads ? heads : 1;
-    const int64_t head = unit_ % perToken, left = unitEnd_ - unit_;
-    tile.token = unit_ / perToken;
-    if (head == 0 && left >= perToken) {
-      tokenEnd_ = tile.token + left / perToken;
-      headBegin_ = 0;
-      headEnd_ = static_cast<uint32_t>(heads);
-      unit_ += left / perToken * perToken;
-    } else {
-      const int64_t taken = Least(left, perToken - head);
-      tokenEnd_ = tile.token + 1;
-      headBegin_ = static_cast<uint32_t>(head);
-      headEnd_ = static_cast<uint32_t>(head + taken);
-      unit_ += taken;
-    }
-    OpenTable(tile);
-    return true;
-  }
-
-  __aicore__ inline void OpenTable(Tile& tile) {
-    tile.opensTable = true;
-    tile.tableRow = 0;
-    tile.tableRows = static_cast<uint32_t>(Least<int64_t>(d_.tableTokens, tokenEnd_ - tile.token));
-    tile.rows = Least(d_.tileTokens, tile.tableRows);
-    tile.head = headBegin_;
-    tile.heads = Least(d_.tileHeads, headEnd_ - headBegin_);
-  }
-
-  __aicore__ inline bool Next(Tile& tile) {
-    tile.opensTable = false;
-    tile.head += tile.heads;
-    if (tile.head < headEnd_) {
-      tile.heads = Least(d_.tileHeads, headEnd_ - tile.head);
-      return true;
-    }
-    tile.token += tile.rows;
-    tile.tableRow += tile.rows;
-    if (tile.tableRow < tile.tableRows) {
-      tile.rows = Least(d_.tileTokens, tile.tableRows - tile.tableRow);
-      tile.head = headBegin_;
-      tile.heads = Least(d_.tileHeads, headEnd_ - headBegin_);
-      return true;
-    }
-    if (tile.token >= tokenEnd_) return First(tile);
-    OpenTable(tile);
-    return true;
-  }
-
   // ---- GM to UB and back ------------------------------------------------------------------------------------------
 
   // Calls copy(GM offset, UB offset, params from GM to UB) for q's and for k's part of the tile; in UB they lie side by side.
   template <typename F>
-  __aicore__ inline void ForEachPart(const Tile& tile, F&& copy) {
+  __aicore__ inline void ForEachPart(const RopeTile& tile, F&& copy) {
     const uint32_t end = tile.head + tile.heads, qEnd = Least(end, d_.qHeads);
     const uint32_t qPart = tile.head < qEnd ? qEnd - tile.head : 0;
     if (qPart > 0) copy(false, Offset(tile.token, d_.qHeads, tile.head), 0u, Params(tile, qPart, d_.qHeads));
@@ -236,7 +166,7 @@ class Rope {
   }
 
   // Gaps of a single row do not count, and do not fit 16 bits when rows are long; tiling keeps several rows whole.
-  __aicore__ inline DataCopyParams Params(const Tile& tile, uint32_t part, uint32_t heads) const {
+  __aicore__ inline DataCopyParams Params(const RopeTile& tile, uint32_t part, uint32_t heads) const {
     const uint32_t blocks = size_ * static_cast<uint32_t>(sizeof(X)) / 32;
     const bool single = tile.rows == 1;
     return DataCopyParams(static_cast<uint16_t>(tile.rows), static_cast<uint16_t>(part * blocks),
@@ -244,7 +174,7 @@ class Rope {
                           static_cast<uint16_t>(single ? 0 : (tile.heads - part) * blocks));
   }
 
-  __aicore__ inline void Load(const Tile& tile) {
+  __aicore__ inline void Load(const RopeTile& tile) {
     LocalTensor<X> x = in_.template AllocTensor<X>();
     ForEachPart(tile, [&](bool isK, uint64_t from, uint32_t to, const DataCopyParams& params) {
       DataCopy(x[to], isK ? k_[from] : q_[from], params);
@@ -252,7 +182,7 @@ class Rope {
     in_.EnQue(x);
   }
 
-  __aicore__ inline void Store(const Tile& tile) {
+  __aicore__ inline void Store(const RopeTile& tile) {
     LocalTensor<X> y = out_.template DeQue<X>();
     ForEachPart(tile, [&](bool isK, uint64_t to, uint32_t from, const DataCopyParams& params) {
       DataCopy(isK ? kOut_[to] : qOut_[to], y[from], DataCopyParams(params.blockCount, params.blockLen, params.dstStride, params.srcStride));
@@ -263,7 +193,7 @@ class Rope {
   __aicore__ inline int64_t Clamp(int64_t end) const { return end < 0 ? 0 : Least(end, d_.nTokens); }
 
   // The rows of cos and sin of the tokens' positions, one copy of each per sequence; which rows there are goes to tile.valid.
-  __aicore__ inline void LoadTables(Tile& tile) {
+  __aicore__ inline void LoadTables(RopeTile& tile) {
     LocalTensor<T> table = tables_.template AllocTensor<T>();
     tile.valid = 0;
     const int64_t last = tile.token + tile.tableRows;
@@ -306,7 +236,7 @@ class Rope {
     }
   }
 
-  __aicore__ inline void PrepareTables(const Tile& tile) {
+  __aicore__ inline void PrepareTables(const RopeTile& tile) {
     table_ = tables_.template DeQue<T>();
     const uint32_t used = tile.tableRows * size_, all = d_.tableTokens * size_;
     if (tile.valid != Ones(tile.tableRows)) {  // never read what was not written
@@ -330,7 +260,7 @@ class Rope {
     }
   }
 
-  __aicore__ inline void Compute(const Tile& tile) {
+  __aicore__ inline void Compute(const RopeTile& tile) {
     LocalTensor<X> in = in_.template DeQue<X>();
     LocalTensor<X> out = out_.template AllocTensor<X>();
     const uint32_t elements = tile.rows * tile.heads * size_;
@@ -375,7 +305,7 @@ class Rope {
 
   // dst = src * table in `length` columns of every head from `at`; the table's columns start at tableAt. A repeat is a head of one
   // token or a token of one head, whichever takes fewer instructions.
-  __aicore__ inline void MulTable(const LocalTensor<C>& dst, const LocalTensor<C>& src, const LocalTensor<C>& table, const Tile& tile,
+  __aicore__ inline void MulTable(const LocalTensor<C>& dst, const LocalTensor<C>& src, const LocalTensor<C>& table, const RopeTile& tile,
                                   uint32_t at, uint32_t tableAt, uint32_t length) {
     const uint32_t headBlocks = size_ / kPerBlock, rowBlocks = tile.heads * headBlocks;
     const bool byHead = tile.rows > tile.heads && rowBlocks <= kMaxRepeats;
@@ -426,8 +356,6 @@ class Rope {
   LocalTensor<T> table_;
   LocalTensor<C> cos_, sin_;
   uint32_t size_ = 0, half_ = 0;
-  int64_t unit_ = 0, unitEnd_ = 0, tokenEnd_ = 0;  // what is left of the core's share; of the rectangle
-  uint32_t headBegin_ = 0, headEnd_ = 0;
   int64_t seq_ = 0, start_ = 0;  // the walk: the sequence, and where it starts
 };
 
