@@ -47,7 +47,7 @@ class _Run(ctypes.Structure):
         ("entry", ctypes.c_void_p), ("args", ctypes.c_int32), ("data", ctypes.POINTER(ctypes.c_void_p)),
         ("sizes", ctypes.POINTER(ctypes.c_uint64)), ("writable", ctypes.POINTER(ctypes.c_uint8)), ("tiling", ctypes.c_char_p),
         ("tiling_size", ctypes.c_uint64), ("tiling_key", ctypes.c_uint64), ("blocks", ctypes.c_uint32), ("ub_size", ctypes.c_uint32),
-        ("check", ctypes.c_int32), ("trace", ctypes.c_int32), ("saturate", ctypes.c_int32), ("fused", ctypes.c_int32),
+        ("check", ctypes.c_int32), ("trace", ctypes.c_int32), ("saturate", ctypes.c_int32), ("fused", ctypes.c_int32), ("plain", ctypes.c_int32),
         ("seed", ctypes.c_int64),
     ]
 
@@ -124,13 +124,14 @@ class Kernel:
         return names
 
     def run(self, args, tiling=b"", blocks=1, *, ub_size=UB_SIZE, check=True, seed=None, trace=False, saturate=False,
-            fused_mla=False, tiling_key=0, errors="raise"):
+            fused_mla=False, tiling_key=0, plain=False, errors="raise"):
         """Runs the kernel on `blocks` cores and returns a Report; outputs are written in place.
 
         args: one C-contiguous ndarray (or None) for every GM_ADDR of the kernel except the last; tiling: its bytes.
         A read-only array (flags.writeable False) may not be written by the kernel.
         check: the hazard model. seed: execute the pipes out of program order where no edge forbids it (implies check).
         trace: keep Report.trace. saturate: CTRL[48]=0 (inf -> largest finite, NaN -> 0) instead of INF/NAN mode.
+        plain: program order, and no rule of queues, flags and lifetimes either: what a simulator that only computes would see.
         fused_mla: MulAddDst rounds once (undocumented on the device) instead of twice. errors: "raise" or "return".
         """
         n = len(args)
@@ -142,7 +143,8 @@ class Kernel:
             self._entry, n, (ctypes.c_void_p * n)(*(a.ctypes.data if ok else None for a, ok in zip(args, present))),
             (ctypes.c_uint64 * n)(*(a.nbytes if ok else 0 for a, ok in zip(args, present))),
             (ctypes.c_uint8 * n)(*(int(ok and a.flags.writeable) for a, ok in zip(args, present))),
-            bytes(tiling), len(tiling), tiling_key, blocks, ub_size, check, trace, saturate, fused_mla, -1 if seed is None else seed)
+            bytes(tiling), len(tiling), tiling_key, blocks, ub_size, check and not plain, trace, saturate, fused_mla, plain,
+            -1 if seed is None else seed)
         count = self._lib.twin_run(ctypes.byref(run))
         report = Report(self, count, n, blocks, trace)
         if report.errors and errors == "raise":

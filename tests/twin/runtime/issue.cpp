@@ -29,7 +29,7 @@ uint8_t* GmBytes(const void* address, uint64_t offset, uint64_t bytes, bool writ
 void CheckUb(const UbRef& at, uint64_t end, uint32_t alignment, const Instr& instr) {
   if (at.buffer < 0) Stop("ub-bounds", instr, "a LocalTensor that no buffer belongs to");
   const Buffer& buffer = core->buffers[static_cast<size_t>(at.buffer)];
-  if (buffer.state == State::kFree || buffer.gen != at.gen) {
+  if (!run.plain && (buffer.state == State::kFree || buffer.gen != at.gen)) {
     Stop("use-after-free", instr, "uses a tensor after FreeTensor, " + Bytes("UB", at.addr, end));
   }
   if (at.addr < buffer.addr || end > buffer.addr + buffer.bytes) {

@@ -53,7 +53,7 @@ void RunCore(int index, void* entry, std::vector<uint8_t*>& args) {
     for (int e = 0; e < kEvents; ++e) {
       for (int i = 0; i < kIds; ++i) {
         const Flag& flag = core->flags[e][i];
-        if (flag.set) Report("flag-left-set", flag.where.line, 0, "SetFlag of " + FlagName(static_cast<HardEvent>(e), i) + " at " + Place(flag.where), "is never waited for: the next kernel finds it set");
+        if (flag.set && !run.plain) Report("flag-left-set", flag.where.line, 0, "SetFlag of " + FlagName(static_cast<HardEvent>(e), i) + " at " + Place(flag.where), "is never waited for: the next kernel finds it set");
       }
     }
   } catch (const Fatal&) {
@@ -76,7 +76,7 @@ struct TwinRun {
   const uint8_t* tiling;
   uint64_t tilingSize, tilingKey;
   uint32_t blocks, ubSize;
-  int32_t check, trace, saturate, fused;
+  int32_t check, trace, saturate, fused, plain;
   int64_t seed;
 };
 
@@ -97,6 +97,7 @@ TWIN_API int32_t twin_run(const TwinRun* asked) {
   run.seed = asked->seed;
   run.lazy = asked->seed >= 0;
   run.check = asked->check || run.lazy;
+  run.plain = asked->plain != 0;
   run.trace = asked->trace;
   run.modes = {asked->saturate != 0, asked->fused != 0};
   run.counters.assign(static_cast<size_t>(run.blocks) * (twin::kCounters + twin::kOps * twin::kTypes * 2), 0);

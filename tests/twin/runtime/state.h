@@ -98,7 +98,7 @@ struct Run {
   const uint8_t* tiling = nullptr;
   uint64_t tilingSize = 0, tilingKey = 0;
   uint32_t blocks = 1, ubSize = 0;
-  bool check = false, trace = false, lazy = false;
+  bool check = false, trace = false, lazy = false, plain = false;
   int64_t seed = -1;
   Modes modes;
   std::vector<Record> records;

@@ -22,7 +22,7 @@ void Set(HardEvent event, int32_t id, Where where, bool queue) {
   FromScalar(source);
   Clock now = core->clock[source];
   now.at[source] = core->seq[source];
-  if (flag.set) {
+  if (flag.set && !run.plain) {
     Stop("double-set", where, "SetFlag of " + FlagName(event, id) + " at " + Place(where),
          "while it is still set by SetFlag at " + Place(flag.where) + ": flags hold one bit");
   }
@@ -46,6 +46,7 @@ void Set(HardEvent event, int32_t id, Where where, bool queue) {
 
 void Wait(HardEvent event, int32_t id, Where where) {
   Flag& flag = CheckedFlag(event, id, where, "WaitFlag");
+  if (!flag.set && run.plain) return;
   if (!flag.set) {
     Stop("wait-without-set", where, "WaitFlag of " + FlagName(event, id) + " at " + Place(where),
          "no SetFlag before it: " + std::string(kPipeNames[kTarget[static_cast<int>(event)]]) + " waits forever");
@@ -103,7 +104,7 @@ int16_t NewBuffer(uint32_t bytes, Where where) {
 Buffer& Owned(UbRef at, int16_t first, int16_t count, Where where, const char* what) {
   if (at.buffer < first || at.buffer >= first + count) Stop("queue", where, std::string(what) + " of a tensor of another queue", "at " + Place(where));
   Buffer& buffer = core->buffers[static_cast<size_t>(at.buffer)];
-  if (buffer.gen != at.gen || buffer.state == State::kFree) Stop("use-after-free", where, std::string(what) + " of a tensor already freed", "at " + Place(where));
+  if (!run.plain && (buffer.gen != at.gen || buffer.state == State::kFree)) Stop("use-after-free", where, std::string(what) + " of a tensor already freed", "at " + Place(where));
   return buffer;
 }
 
@@ -247,7 +248,7 @@ void PipeEnd() {
   core->pipe = nullptr;
   if (core->dead) return;
   for (Buffer& buffer : core->buffers) {
-    if (buffer.empty != HardEvent::MAX && buffer.state != State::kFree) {
+    if (!run.plain && buffer.empty != HardEvent::MAX && buffer.state != State::kFree) {
       Report("not-freed", buffer.where.line, 0, "a tensor of the queue initialised at " + Place(buffer.where), "is never freed (FreeTensor forgotten?)");
     }
     if (buffer.emptyId < 0 || !core->flags[static_cast<int>(buffer.empty)][buffer.emptyId].set) continue;
