@@ -37,12 +37,43 @@ class Tiling(ctypes.Structure):
     _fields_ = [("data", TilingData), ("blockDim", ctypes.c_uint32)]
 
 
-_DRIVER = """
+_DRIVER = r"""
+#include <cstdio>
+#include <vector>
 #include "rope_tiling.h"
+#include "../op_kernel/rope_tiles.h"
 using namespace ms_ropegrad;
 extern "C" const char* compute(const RopeProblem* p, RopeTiling* t) { return ComputeTiling(*p, t); }
 extern "C" uint64_t ub_bytes(const RopeProblem* p, const RopeTilingData* d) { return UbBytes(*p, *d); }
 extern "C" uint64_t sizes(int i) { return i == 0 ? sizeof(RopeProblem) : i == 1 ? sizeof(RopeTilingData) : sizeof(RopeTiling); }
+
+// Walks every core's tiles as the kernel does. Counts how often each (token, head) of the `tokens` from `first` on is covered and
+// returns what is wrong, or nullptr; cores of no interest are skipped. shares: (token, head) of every core.
+extern "C" const char* walk(const RopeTilingData* d, int64_t cores, int64_t fromCore, uint8_t* covered, int64_t first, int64_t* shares) {
+  static char why[200];
+  const int64_t heads = int64_t(d->qHeads) + d->kHeads;
+  for (int64_t core = fromCore; core < cores; ++core) {
+    RopeTiles tiles(*d, core);
+    RopeTile t = RopeTile();
+    int64_t run = -1, rows = 0;
+    for (bool more = tiles.First(t); more; more = tiles.Next(t)) {
+      if (t.opensTable) { run = t.token; rows = t.tableRows; }
+      const bool fits = t.rows >= 1 && t.rows <= d->tileTokens && t.heads >= 1 && t.heads <= d->tileHeads && t.tableRow + t.rows <= rows &&
+                        rows <= d->tableTokens && rows <= kRopeMaxTableTokens && t.token == run + t.tableRow;
+      if (!fits || t.token < first || t.token + t.rows > d->nTokens || t.head + t.heads > heads) {
+        std::snprintf(why, sizeof(why), "core %lld: tile of %u tokens from %lld, %u heads from %u, row %u of %u", (long long)core, t.rows,
+                      (long long)t.token, t.heads, t.head, t.tableRow, t.tableRows);
+        return why;
+      }
+      shares[core - fromCore] += int64_t(t.rows) * t.heads;
+      for (uint32_t r = 0; r < t.rows; ++r) {
+        uint8_t* row = covered + (t.token - first + r) * heads + t.head;
+        for (uint32_t h = 0; h < t.heads; ++h) row[h] = uint8_t(row[h] + 1);
+      }
+    }
+  }
+  return nullptr;
+}
 """
 
 
@@ -51,10 +82,11 @@ def _driver():
     with tempfile.TemporaryDirectory() as d:
         source, library = Path(d) / "driver.cpp", Path(d) / "driver.so"
         source.write_text(_DRIVER)
-        subprocess.run(["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-shared", "-fPIC",
+        subprocess.run(["g++", "-std=c++11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
                         f"-I{REPO / 'op_impl/op_host'}", str(source), "-o", str(library)], check=True)
         lib = ctypes.CDLL(str(library))
-    lib.compute.restype, lib.ub_bytes.restype, lib.sizes.restype = ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64
+    lib.compute.restype = lib.walk.restype = ctypes.c_char_p
+    lib.ub_bytes.restype = lib.sizes.restype = ctypes.c_uint64
     assert [lib.sizes(i) for i in range(3)] == [ctypes.sizeof(c) for c in (Problem, TilingData, Tiling)]
     return lib
 
@@ -76,6 +108,18 @@ def tiling(p):
 
 def ub_bytes(p, t):
     return _driver().ub_bytes(ctypes.byref(p), ctypes.byref(t.data))
+
+
+def walk(t, from_core=0, first=0):
+    """(covered [tokens from `first`, heads]: how often, shares: (token, head) pairs of the cores from `from_core`)."""
+    d = t.data
+    covered = np.zeros((d.nTokens - first, d.qHeads + d.kHeads), np.uint8)
+    shares = np.zeros(t.blockDim - from_core, np.int64)
+    pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)
+    why = _driver().walk(ctypes.byref(d), ctypes.c_int64(t.blockDim), ctypes.c_int64(from_core), pointer(covered), ctypes.c_int64(first),
+                         pointer(shares))
+    assert why is None, why.decode()
+    return covered, shares
 
 
 def build(op, x, table, source_dir=None, out_dir=CACHE):
