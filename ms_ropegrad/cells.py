@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user calls: the Cells RopeGrad and Rope, and the functions of the same names."""
 from mindspore import Tensor, nn
-from mindspore.ops import constexpr
 
-from . import checks, custom, lengths, spec
+from . import checks, packed
 
 
 class _Packed(nn.Cell):
@@ -111,7 +110,7 @@ class RopeGrad(_Packed):
 
     def construct(self, rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, seq_ends=None):
         op = self._formula_op
-        return _run(op, _adjoint(op), self._own_name, self._own, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
+        return packed.run(op, packed.adjoint(op), self._own_name, self._own, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
 
 
 class Rope(_Packed):
@@ -160,7 +159,7 @@ class Rope(_Packed):
         super().__init__("RopeForward", checks.formula_op(grad_formula, "grad_formula"), q_seq_len, seq_ends)
 
     def construct(self, q, k, cos, sin, q_seq_len=None, seq_ends=None):
-        return _run("RopeForward", self._formula_op, self._own_name, self._own, q, k, cos, sin, q_seq_len, seq_ends)
+        return packed.run("RopeForward", self._formula_op, self._own_name, self._own, q, k, cos, sin, q_seq_len, seq_ends)
 
 
 def rope_grad(rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, formula="atb", seq_ends=None):
@@ -196,8 +195,8 @@ def rope_grad(rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, formula="atb",
         >>> print(k_grad.shape)
         (3, 64)
     """
-    op = _formula_op(formula, "formula")
-    return _run(op, _adjoint(op), "", None, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
+    op = packed.formula_op(formula, "formula")
+    return packed.run(op, packed.adjoint(op), "", None, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
 
 
 def rope(q, k, cos, sin, q_seq_len=None, grad_formula="exact", seq_ends=None):
@@ -233,7 +232,7 @@ def rope(q, k, cos, sin, q_seq_len=None, grad_formula="exact", seq_ends=None):
         >>> print(rope_k[2, 0])
         1.0
     """
-    return _run("RopeForward", _formula_op(grad_formula, "grad_formula"), "", None, q, k, cos, sin, q_seq_len, seq_ends)
+    return packed.run("RopeForward", packed.formula_op(grad_formula, "grad_formula"), "", None, q, k, cos, sin, q_seq_len, seq_ends)
 
 
 def check_lengths(n_tokens, max_seq_len, q_seq_len=None, seq_ends=None):
@@ -263,80 +262,3 @@ def check_lengths(n_tokens, max_seq_len, q_seq_len=None, seq_ends=None):
     if isinstance(seq_ends, Tensor):
         seq_ends = seq_ends.asnumpy()
     checks.ends("RopeGrad", q_seq_len, seq_ends, n_tokens, max_seq_len)
-
-
-def _run(op, grad_op, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
-    """Check, bring the lengths to seq_ends, call. Compiled into the graph in GRAPH_MODE."""
-    _check_kinds(op, _kind(x_q), _kind(x_k), _kind(cos), _kind(sin))
-    _check_arrays(op, x_q.shape, x_k.shape, cos.shape, sin.shape, x_q.dtype, x_k.dtype, cos.dtype, sin.dtype)
-    _check_one(op, q_seq_len is not None, seq_ends is not None, own is not None)
-    if own is not None:
-        ends = _list_ends(op, own_name, own, x_q.shape[0], cos.shape[0])
-    elif q_seq_len is not None:
-        ends = _ends(op, "q_seq_len", q_seq_len, x_q.shape[0], cos.shape[0])
-    else:
-        ends = _ends(op, "seq_ends", seq_ends, x_q.shape[0], cos.shape[0])
-    if custom.eager():
-        custom.refuse_eager_recompute(op)
-    return custom.call(op, grad_op, x_q, x_k, cos, sin, ends)
-
-
-def _ends(op, name, values, n_tokens, max_seq_len):
-    if isinstance(values, Tensor):
-        _check_length_tensor(op, name, values.shape, values.dtype)
-        if custom.eager() and custom.device() == "CPU":  # on Ascend it would take a synchronisation
-            checks.ends_of_values(op, name, values.asnumpy(), n_tokens, max_seq_len)
-        if name == "q_seq_len":
-            values = lengths.cumulative(values)
-        return lengths.to_int32(values)
-    return _list_ends(op, name, values, n_tokens, max_seq_len)
-
-
-def _kind(x):
-    return "Tensor" if isinstance(x, Tensor) else _type_name(x)
-
-
-# Functions of constants: called at compilation in GRAPH_MODE and at once in PYNATIVE_MODE, so that both refuse alike.
-
-@constexpr(check=False)
-def _type_name(x):
-    return type(x).__name__
-
-
-@constexpr
-def _check_kinds(op, *kinds):
-    checks.tensor_kinds(op, kinds)
-
-
-@constexpr
-def _check_arrays(op, q, k, cos, sin, *dtypes):
-    checks.arrays(op, (q, k, cos, sin), [_dtype_name(d) for d in dtypes])
-
-
-@constexpr
-def _check_one(op, has_lengths, has_ends, has_own):
-    checks.one_lengths(op, has_lengths, has_ends, has_own)
-
-
-@constexpr
-def _check_length_tensor(op, name, shape, dtype):
-    checks.length_tensor(op, name, shape, _dtype_name(dtype))
-
-
-@constexpr(check=False)
-def _list_ends(op, name, values, n_tokens, max_seq_len):
-    return Tensor(checks.ends_of_list(op, name, values, n_tokens, max_seq_len).astype(spec.SEQ_ENDS_DTYPE))
-
-
-@constexpr
-def _formula_op(formula, arg):
-    return checks.formula_op(formula, arg)
-
-
-@constexpr
-def _adjoint(op):
-    return spec.ADJOINT[op]
-
-
-def _dtype_name(dtype):
-    return str(dtype).lower()

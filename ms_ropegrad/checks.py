@@ -18,11 +18,6 @@ def refuse(op, what, need, got):
     raise ValueError(_must(op, what, need, got))
 
 
-def eager_recompute(op):
-    raise RuntimeError(_must(op, "mode", "GRAPH_MODE under Cell.recompute() on CPU", "PYNATIVE_MODE")
-                       + " Use mindspore.recompute(cell, *inputs) instead.")
-
-
 def formula_op(formula, arg):
     """The gradient operator of a formula's name; ``arg`` is 'formula' (RopeGrad) or 'grad_formula' (Rope)."""
     op = "RopeForward" if arg == "grad_formula" else "RopeGrad"
@@ -175,6 +170,10 @@ def _form_hint(name, values, n_tokens):
         return f" These look like cumulative ends (non-decreasing, last == n_tokens): pass them as seq_ends={zero}."
     if name == "seq_ends" and min(values) >= 0 and sum(values) == n_tokens:
         return " These look like lengths (they sum to n_tokens): pass them as q_seq_len."
+    if name == "seq_ends":  # inside the operator lengths have become ends already
+        lengths = [b - a for a, b in zip([0, *values], values)]
+        if _form_hint("q_seq_len", lengths, n_tokens):
+            return f" The q_seq_len {_show(lengths)} behind them look like cumulative ends: pass them as seq_ends=."
     return ""
 
 

@@ -1,13 +1,17 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How an operator reaches a device. The only file that knows ops.Custom: one op per (device, op type, gradient op type)."""
-import sys
-import types
+"""How an operator reaches a device. The only file that knows ops.Custom: one op per (device, op type, gradient op type).
+
+On CPU, graphs call NumPy through a pyfunc; PYNATIVE_MODE calls it directly, since there MindSpore reports a pyfunc's errors
+late and reuses its buffers for other shapes after a recompute ("The output info size is: 4 and 2").
+"""
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import mindspore
-from mindspore import ops
+from mindspore import Tensor, ops
 from mindspore import dtype as mstype
+from mindspore.common._grad_function import _Function
 from mindspore.ops import CustomRegOp, DataType, constexpr
 
 from . import checks, reference, spec
@@ -26,6 +30,8 @@ def call(op, grad_op, x_q, x_k, cos, sin, seq_ends):
     """Run op on checked tensors; compiled into the graph in GRAPH_MODE. ``grad_op`` computes the backward."""
     if x_q.shape[0] == 0:  # an empty tensor cannot cross into a pyfunc
         return x_q, x_k
+    if eager() and device() == "CPU":
+        return _call_numpy(op, grad_op, x_q, x_k, cos, sin, seq_ends)
     if _cast_around(x_q.dtype):
         # The op then computes in float32 and the cast is its one rounding.
         y_q, y_k = primitive(op, grad_op)(ops.cast(x_q, mstype.float32), ops.cast(x_k, mstype.float32),
@@ -50,18 +56,6 @@ class _Eager(ops.PrimitiveWithInfer):
 
 
 eager = _Eager()
-
-
-@constexpr
-def refuse_eager_recompute(op):
-    """Cell.recompute() in PYNATIVE_MODE makes MindSpore reuse a pyfunc's buffers for other shapes: it fails at the second step.
-    mindspore.recompute wraps a Cell and works; Cell.recompute wraps the method construct."""
-    frame = sys._getframe() if device() == "CPU" else None
-    while frame:
-        me = frame.f_locals.get("self")
-        if type(me).__name__ == "_RecomputeCell" and isinstance(me.net, types.MethodType):
-            checks.eager_recompute(op)
-        frame = frame.f_back
 
 
 @constexpr
@@ -117,13 +111,43 @@ def _bprop(grad_op):
     return bprop
 
 
-def _numpy_function(op):
-    # MindSpore runs pyfuncs in threads that flush subnormals to zero; a thread started from here does not.
-    worker = ThreadPoolExecutor(1, f"ms_ropegrad_{op}")
+# MindSpore runs pyfuncs and backwards in threads that flush subnormals to zero; a thread started by Python code does not.
+@lru_cache(maxsize=None)
+def _unflushed():
+    worker = ThreadPoolExecutor(1, "ms_ropegrad")
     worker.submit(reference.pool).result()
+    return worker
+
+
+def _numpy_function(op):
+    _unflushed()
 
     def run(x_q, x_k, cos, sin, seq_ends):
         ends = checks.ends_of_values(op, "seq_ends", seq_ends, x_q.shape[0], cos.shape[0])
-        return worker.submit(reference.apply, op, x_q, x_k, cos, sin, ends).result()
+        return _unflushed().submit(reference.apply, op, x_q, x_k, cos, sin, ends).result()
 
     return run
+
+
+@constexpr
+def _call_numpy(op, grad_op, *tensors):
+    _unflushed()
+    return _Numpy.apply(op, grad_op, *tensors)
+
+
+class _Numpy(_Function):
+    """The operator on NumPy with its gradient, in PYNATIVE_MODE."""
+
+    @staticmethod
+    def forward(ctx, op, grad_op, x_q, x_k, cos, sin, seq_ends):
+        ctx.grad_op, ctx.dtype = grad_op, x_q.dtype
+        ctx.save_for_backward(cos, sin, seq_ends)
+        arrays = [t.asnumpy() for t in (x_q, x_k, cos, sin, seq_ends)]
+        y_q, y_k = _unflushed().submit(reference.apply, op, *arrays).result()
+        return Tensor(y_q), Tensor(y_k)
+
+    @staticmethod
+    def backward(ctx, g_q, g_k):
+        cos, sin, seq_ends = ctx.saved_tensors
+        grads = _Numpy.apply(ctx.grad_op, spec.ADJOINT[ctx.grad_op], g_q.astype(ctx.dtype), g_k.astype(ctx.dtype), cos, sin, seq_ends)
+        return None, None, *grads, ops.zeros_like(cos), ops.zeros_like(sin), ops.zeros_like(seq_ends)
