@@ -51,7 +51,7 @@ def main(argv=None):
         print(f"ms_ropegrad: error: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("Stopped by Ctrl-C.", file=sys.stderr)
+        print("Stopped: interrupted.", file=sys.stderr)
         return 130
 
 

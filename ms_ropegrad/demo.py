@@ -6,8 +6,10 @@ A byte-level language model (decoder only, 2 q heads and 1 k head) learns the do
 without padding: every step takes N_TOKENS tokens in sequences of ever other lengths, and one graph takes them all.
 """
 import math
+import os
 import signal
 import time
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -223,7 +225,7 @@ class LanguageModel(nn.Cell):
 # ---- training ----
 
 class Progress(Callback):
-    """The learning rate's schedule, the lines of progress and the end: by steps, by the clock or by Ctrl-C."""
+    """The learning rate's schedule, the lines of progress and the end: by steps, by the clock or by an interrupt."""
 
     def __init__(self, optimizer, n_steps, deadline):
         super().__init__()
@@ -254,9 +256,9 @@ class Progress(Callback):
             run_context.request_stop()
 
     def interrupt(self, *_):
-        if self.reason:  # a second Ctrl-C does not wait
-            raise KeyboardInterrupt
-        self.reason = "Ctrl-C"
+        if self.reason:  # the second does not wait
+            stop_now()
+        self.reason = "interrupted"
 
     def speed(self):
         return (self.step - 1) * N_TOKENS / max(time.time() - self.first_end, 1e-9)
@@ -267,16 +269,29 @@ class Progress(Callback):
                 f" in {time.time() - self.start:.0f} s, {self.speed():.0f} tokens/s, last training loss {loss:.3f} nats/byte")
 
 
+def stop_now(*_):
+    say("Stopped: interrupted.")
+    os._exit(130)  # a KeyboardInterrupt inside a compilation would come out as a page of MindSpore's errors
+
+
+@contextmanager
+def on_interrupt(handler):
+    """Ctrl-C comes as SIGINT, or as the SIGTERM that MindSpore makes of it once a graph has run."""
+    before = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for s, old in before.items():
+            signal.signal(s, old)
+
+
 def train(model, source, deadline=math.inf):
     """Train on the packs of ``source``, one a step; Ctrl-C ends it after the step."""
     optimizer = nn.AdamWeightDecay(model.trainable_params(), PEAK_LR, beta2=0.98, weight_decay=0.1)
     dataset = GeneratorDataset(source, ["tokens", "targets", "seq_ends"], shuffle=False)
     progress = Progress(optimizer, len(source), deadline)
-    before = signal.signal(signal.SIGINT, progress.interrupt)
-    try:
+    with on_interrupt(progress.interrupt):
         Model(model, optimizer=optimizer).train(1, dataset, callbacks=[progress], dataset_sink_mode=False)
-    finally:
-        signal.signal(signal.SIGINT, before)
     return progress
 
 
@@ -318,6 +333,7 @@ def save(model, path):
     return same and not missing
 
 
+@on_interrupt(stop_now)
 def run(text=None, formula="exact", no_rope=False, steps=None, seed=0, save_to=None):
     """The job of the command line; returns the exit code."""
     begin = time.time()
@@ -352,7 +368,7 @@ def run(text=None, formula="exact", no_rope=False, steps=None, seed=0, save_to=N
     compiled = len(_compilations)
     progress = train(model, source, math.inf if steps else begin + 60 * MINUTES)
     compiled = len(_compilations) - compiled
-    stopped = progress.reason == "Ctrl-C"
+    stopped = progress.reason == "interrupted"
     say(f"{'Stopped' if stopped else 'Trained'}: {progress.summary()}")
     fails = []
     if save_to is not None and not save(model, save_to):

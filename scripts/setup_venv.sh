@@ -46,7 +46,7 @@ setup_venv() {
             fail "$base_python -m venv $venv failed"
         }
     fi
-    echo "Installing ms_ropegrad${extra:+ with the extra '$extra'} and MindSpore into $venv; the first time takes minutes."
+    echo "Installing ms_ropegrad${extra:+[$extra]} and MindSpore into $venv; the first time takes minutes."
     local log="$venv/pip.log"
     rm -f "$log"
     # 'numpy<2' again, so that pip replaces a NumPy 2 that is there already.
