@@ -20,6 +20,8 @@ FORMAT_ND = 2
 UB = 196352
 WORKSPACE = 16 * 1024 * 1024
 ROOM = 2048  # CANN's default room for tiling data
+CXX = os.environ.get("CXX", "g++")
+FLAGS = ["-std=c++11", "-pedantic", "-Wall", "-Wextra", "-Werror"]
 
 DOCUMENT = [(11, 128), (11, 128), (64, 128), (64, 128), (4,)]
 HALF = ["float16"] * 4 + ["int32"]
@@ -31,11 +33,11 @@ def lib(tmp_path_factory):
     out = tmp_path_factory.mktemp("host")
     sources = [REPO / "op_impl/op_host/rope_grad_def.cpp", REPO / "op_impl/op_host/rope_grad_tiling.cpp",
                REPO / "op_proto/rope_grad_proto.cpp", REPO / "tests/stubs/driver.cpp"]
-    flags = ["-std=c++11", "-pedantic", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{REPO / 'tests/stubs'}"]
+    flags = [*FLAGS, "-fPIC", f"-I{REPO / 'tests/stubs'}"]
     for source in sources:
-        subprocess.run([os.environ.get("CXX", "g++"), *flags, "-c", str(source), "-o", str(out / (source.stem + ".o"))], check=True)
+        subprocess.run([CXX, *flags, "-c", str(source), "-o", str(out / (source.stem + ".o"))], check=True)
     path = out / "libhost.so"
-    subprocess.run([os.environ.get("CXX", "g++"), "-shared", "-o", str(path), *map(str, out.glob("*.o"))], check=True)
+    subprocess.run([CXX, "-shared", "-o", str(path), *map(str, out.glob("*.o"))], check=True)
     lib = ctypes.CDLL(str(path))
     for name in ("op_defs", "head_sizes", "infer_shape", "infer_dtype", "tiling", "compute_tiling"):
         getattr(lib, name).restype = ctypes.c_char_p
@@ -79,6 +81,11 @@ def python_refusal(op, shapes, dtypes):
     except (TypeError, ValueError) as error:
         return str(error)
     return None
+
+
+@pytest.mark.parametrize("header", ["op_host/rope_shape.h", "op_host/rope_tiling.h"])
+def test_arithmetic_needs_no_cann_header(header):
+    subprocess.run([CXX, *FLAGS, "-fsyntax-only", "-x", "c++", "-"], input=f'#include "{REPO}/op_impl/{header}"', text=True, check=True)
 
 
 # The table of names, dtypes and limits.

@@ -149,7 +149,8 @@ inline std::string CheckShapes(const RopeOp& op, std::vector<Dims> shapes, bool 
     sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
   }
   if (!taken) {
-    return Must(op, "head_size (columns of 'cos')", "one of [" + sizes + "]", std::to_string(head_size) + " with shape " + Show(table));
+    return Must(op, "head_size (columns of 'cos')", "one of [" + sizes + "]",
+                std::to_string(head_size) + " with shape " + Show(table));
   }
   if (table[0] == 0) {
     return Must(op, "max_seq_len (rows of 'cos')", "at least 1", "0 with shape " + Show(table));
@@ -157,8 +158,8 @@ inline std::string CheckShapes(const RopeOp& op, std::vector<Dims> shapes, bool 
   for (size_t i = kQ; i <= kK; ++i) {
     const int64_t hidden = shapes[i][1];
     if (Known(hidden) && (hidden == 0 || (Known(head_size) && hidden % head_size != 0))) {
-      return Must(op, Of("hidden_size", op.inputs[i]),
-                  "a positive multiple of head_size " + (Known(head_size) ? std::to_string(head_size) + " " : "") + "(columns of 'cos')",
+      const std::string number = Known(head_size) ? std::to_string(head_size) + " " : "";
+      return Must(op, Of("hidden_size", op.inputs[i]), "a positive multiple of head_size " + number + "(columns of 'cos')",
                   std::to_string(hidden) + " with shape " + Show(shapes[i]));
     }
   }

@@ -97,7 +97,8 @@ extern "C" const char* infer_dtype(const char* op, const int* dtypes, int n) {
 }
 
 /// ``data_bytes`` is the room that CANN would give; no platform information with ``cores`` 0.
-extern "C" const char* tiling(const char* op, const char* shapes, const int* dtypes, uint32_t cores, uint64_t ub_bytes, size_t data_bytes) {
+extern "C" const char* tiling(const char* op, const char* shapes, const int* dtypes, uint32_t cores, uint64_t ub_bytes,
+                              size_t data_bytes) {
   std::istringstream all(shapes);
   fe::PlatFormInfos platform = {cores, ub_bytes};
   gert::TilingContext context = {{}, {}, cores == 0 ? nullptr : &platform, std::vector<uint64_t>(data_bytes / 8, ~0ull), 0, 0, 0, 99};
