@@ -42,6 +42,7 @@ STORE_C = " Edge<HardEvent::V_MTE3>(); DataCopy(r.zg, r.c, kN);"
 RACES = {
     "v_read_after_write": (LOAD_A + "Muls(r.b, r.a, half(2), kN); EDGE(PipeBarrier<PIPE_V>();) Adds(r.c, r.b, half(1), kN);" + STORE_C, "PipeBarrier<PIPE_V>"),
     "v_write_after_read": (LOAD_A + "Muls(r.c, r.a, half(2), kN); EDGE(PipeBarrier<PIPE_V>();) Duplicate(r.a, half(7), kN);" + STORE_C, "PipeBarrier<PIPE_V>"),
+    "v_in_place_after_read": (LOAD_A + "Muls(r.c, r.a, half(2), kN); EDGE(PipeBarrier<PIPE_V>();) Muls(r.a, r.a, half(7), kN);" + STORE_C, "PipeBarrier<PIPE_V>"),
     "v_write_after_write": (LOAD_A + "Muls(r.c, r.a, half(2), kN); EDGE(PipeBarrier<PIPE_V>();) Duplicate(r.c, half(7), 64);" + STORE_C, "PipeBarrier<PIPE_V>"),
     "v_before_load": ("Raw r(x, y, z); DataCopy(r.a, r.xg, kN); EDGE(Edge<HardEvent::MTE2_V>();) Muls(r.c, r.a, half(2), kN);" + STORE_C, "MTE2_V"),
     "store_before_v": (LOAD_A + "Muls(r.c, r.a, half(2), kN); EDGE(Edge<HardEvent::V_MTE3>();) DataCopy(r.zg, r.c, kN);", "V_MTE3"),

@@ -55,30 +55,36 @@ bool Before(uint32_t name, const Clock& start) {
 
 }  // namespace
 
-void ReadUb(uint64_t low, uint64_t high, const Clock& start) {
+void ReadUb(uint64_t low, uint64_t high, const Clock& start, Do what) {
   const uint32_t name = static_cast<uint32_t>(run.records.size());
   Finding finding(false, "UB");
   core->shadow.Visit(low, high, [&](UbCell& cell, uint64_t from, uint64_t to) {
     constexpr const char* kWhy[] = {"", "never written", "not written since AllocTensor", "DataCopyPad filler"};
-    if (cell.contents != UbCell::kWritten) finding.Add(0, false, kWhy[cell.contents], from, to);
-    if (cell.writer && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
-    cell.readers[finding.Now().pipe] = name;
+    if (what != Do::kMark) {
+      if (cell.contents != UbCell::kWritten) finding.Add(0, false, kWhy[cell.contents], from, to);
+      if (cell.writer && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
+    }
+    if (what != Do::kCheck) cell.readers[finding.Now().pipe] = name;
   });
 }
 
-void WriteUb(uint64_t low, uint64_t high, const Clock& start, uint32_t contents) {
+void WriteUb(uint64_t low, uint64_t high, const Clock& start, Do what, uint32_t contents) {
   const uint32_t name = static_cast<uint32_t>(run.records.size());
   Finding finding(true, "UB");
   core->shadow.Visit(low, high, [&](UbCell& cell, uint64_t from, uint64_t to) {
     uint32_t other = 0;  // a reader rather than the writer it came after: that is the edge to add
-    for (uint32_t& reader : cell.readers) {
+    for (const uint32_t reader : cell.readers) {
       if (reader && reader != name && !Before(reader, start)) other = reader;
-      reader = 0;
     }
-    if (other) finding.Add(other, false, nullptr, from, to);
-    else if (cell.writer && cell.writer != name && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
-    cell.writer = name;
-    cell.contents = contents;
+    if (what != Do::kMark) {
+      if (other) finding.Add(other, false, nullptr, from, to);
+      else if (cell.writer && cell.writer != name && !Before(cell.writer, start)) finding.Add(cell.writer, true, nullptr, from, to);
+    }
+    if (what != Do::kCheck) {
+      cell = UbCell();
+      cell.writer = name;
+      cell.contents = contents;
+    }
   });
 }
 

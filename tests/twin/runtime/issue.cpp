@@ -180,11 +180,18 @@ void IssueVector(Work& work) {
     }
   }
   if (run.check) {
+    bool inPlace = ReadsDst(instr.op);
     for (int i = 0; i < instr.sources; ++i) {
-      ForEachRun(work, instr.src[i], [&](uint64_t low, uint64_t high) { ReadUb(low, high, start); });
+      inPlace |= instr.src[i].at.addr < dstEnd && instr.dst.at.addr < EndOf(work, instr.src[i]);
     }
-    if (ReadsDst(instr.op)) ForEachRun(work, instr.dst, [&](uint64_t low, uint64_t high) { ReadUb(low, high, start); });
-    ForEachRun(work, instr.dst, [&](uint64_t low, uint64_t high) { WriteUb(low, high, start); });
+    const auto touch = [&](Do what) {
+      const auto read = [&](uint64_t low, uint64_t high) { ReadUb(low, high, start, what); };
+      for (int i = 0; i < instr.sources; ++i) ForEachRun(work, instr.src[i], read);
+      if (ReadsDst(instr.op)) ForEachRun(work, instr.dst, read);
+      ForEachRun(work, instr.dst, [&](uint64_t low, uint64_t high) { WriteUb(low, high, start, what); });
+    };
+    if (inPlace) touch(Do::kCheck);
+    touch(inPlace ? Do::kMark : Do::kBoth);
   }
   Dispatch(work, kV, start);
 }
@@ -236,7 +243,7 @@ void IssueDma(Work& work) {
         continue;
       }
       const bool all = instr.fill && used > instr.length;
-      WriteUb(local, local + whole, start, all ? UbCell::kWritten : UbCell::kFiller);
+      WriteUb(local, local + whole, start, Do::kBoth, all ? UbCell::kWritten : UbCell::kFiller);
       if (!all) WriteUb(local + instr.left, local + instr.left + instr.length, start);
     }
   }

@@ -134,8 +134,9 @@ inline bool Recording() { return run.check || run.trace; }
 Record& Log(Op op, Pipe pipe, Where where);
 
 // hazard.cpp: accesses of the last record, which starts when `start` is complete
-void ReadUb(uint64_t low, uint64_t high, const Clock& start);
-void WriteUb(uint64_t low, uint64_t high, const Clock& start, uint32_t contents = UbCell::kWritten);
+enum class Do { kBoth, kCheck, kMark };  // an instruction in place must check all it touches before it leaves a mark
+void ReadUb(uint64_t low, uint64_t high, const Clock& start, Do what = Do::kBoth);
+void WriteUb(uint64_t low, uint64_t high, const Clock& start, Do what = Do::kBoth, uint32_t contents = UbCell::kWritten);
 void TouchGm(int arg, uint64_t low, uint64_t high, bool writes, const Clock& start);
 
 // schedule.cpp
