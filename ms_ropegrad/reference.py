@@ -19,7 +19,8 @@ import numpy as np
 
 from . import checks
 
-_BLOCK_BYTES = 256 * 1024  # one float32 block of q or k: stays in a core's L2 with its scratch
+_BLOCK_BYTES = 2**20  # one float32 block of q or k: small in memory, large enough that threads seldom wait for the interpreter
+_FLOAT16 = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)  # bits -> value
 _SERIAL = 128 * 1024  # elements below which threads cost more than they give
 
 
@@ -163,6 +164,8 @@ def _f32(x):
     """A new contiguous float32 array of the same values."""
     if x.dtype.name == "bfloat16":
         return (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if x.dtype == np.float16:  # looked up: NumPy's own conversion takes twice as long
+        return np.take(_FLOAT16, np.ascontiguousarray(x).view(np.uint16), mode="wrap")
     return np.array(x, np.float32, order="C")
 
 
