@@ -264,6 +264,14 @@ def check_bytes(op, x, table, n, heads, batch=1):
     return report, 4 * rows + 2 * length * 128 * size[table] + 4 * batch
 
 
+@pytest.mark.parametrize("op, x, table", [c for c in COMBOS if c[0] == "RopeGradExact"])
+def test_operands_in_different_banks(op, x, table):
+    """Head size 128: the two sources of every float32 instruction start 256 B apart (mod 512), so that none takes two cycles."""
+    trace = Case(op, x, table, [100], 100, 3, 2, 128, 100).check(2, trace=True)
+    records = trace.trace[np.isin(trace.trace["op"], [trace.ops.index(name) for name in ("Mul", "Add", "Sub")])]
+    assert len(records) and ((records["src0_lo"] ^ records["src1_lo"]) & 256).all()
+
+
 @pytest.mark.parametrize("op, x, table", MIXED[:2])
 def test_elements_beyond_2_31(op, x, table, tmp_path):
     """The last of 16384 shares of 2^31 + 3 x 4096 elements: arrays of 4 GB that hold data, and are touched, in the last rows only."""

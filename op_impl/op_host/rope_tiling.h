@@ -40,8 +40,10 @@ inline uint64_t UbPerTableRow(const RopeProblem& p) {
   return static_cast<uint64_t>(p.headSize) * (2ull * kRopeBuffers * p.tableBytes + (p.tableBytes == 2 && !p.native16 ? 8 : 0));
 }
 
+constexpr uint64_t kUbFixed = kRopeEndsWindow + kRopeStagger;
+
 inline uint64_t UbBytes(const RopeProblem& p, const RopeTilingData& d) {
-  return kRopeEndsWindow + UbPerElement(p) * d.tileTokens * d.tileHeads * d.headSize + UbPerTableRow(p) * d.tableTokens;
+  return kUbFixed + UbPerElement(p) * d.tileTokens * d.tileHeads * d.headSize + UbPerTableRow(p) * d.tableTokens;
 }
 
 // The problem has passed rope_shape.h. Returns nullptr, or why it cannot be tiled.
@@ -73,8 +75,8 @@ inline const char* ComputeTiling(const RopeProblem& p, RopeTiling* out) {
   // Tiles: whole tokens while they fit, else equal parts of one token's heads.
   const uint64_t headBytes = UbPerElement(p) * d.headSize, rowBytes = UbPerTableRow(p);
   uint64_t tableTokens = kTableTokens;
-  if (p.ubBytes < kUbReserve + kRopeEndsWindow + rowBytes + headBytes) return "UB cannot hold one head";
-  const uint64_t ub = p.ubBytes - kUbReserve - kRopeEndsWindow;
+  if (p.ubBytes < kUbReserve + kUbFixed + rowBytes + headBytes) return "UB cannot hold one head";
+  const uint64_t ub = p.ubBytes - kUbReserve - kUbFixed;
   if (ub < tableTokens * rowBytes + headBytes) tableTokens = 1;
   const uint64_t allHeads = static_cast<uint64_t>(heads), fits = (ub - tableTokens * rowBytes) / headBytes;
   uint64_t tileHeads = allHeads, tileTokens = 1;

@@ -38,23 +38,24 @@ class SeqEnds {
     read_ = static_cast<TEventID>(pipe->AllocEventID<HardEvent::S_MTE2>());
   }
 
+  // Issues the first copy of the search: it does not depend on the token.
+  __aicore__ inline void Start() { Narrow(0, batch_); }
+
   // The first sequence whose end is past the token (the number of sequences if none is). Ends in any order are safe.
   __aicore__ inline int64_t Search(int64_t token) {
     int64_t low = 0, high = batch_;
-    while (high - low > kEnds - 1) {  // one end in `stride`, each in its own block of the window
-      const int64_t stride = (high - low + kSamples - 1) / kSamples;
-      const int64_t samples = (high - low + stride - 1) / stride;
-      Load(low, static_cast<uint32_t>(samples), 1, stride - 1);
+    while (high - low >= kEnds) {
+      const int64_t stride = Stride(low, high), samples = (high - low + stride - 1) / stride;
       int64_t first = 0, last = samples;
       while (first < last) {
         const int64_t middle = (first + last) / 2;
-        if (window_.GetValue(static_cast<uint32_t>(middle) * kPerBlock) > token) last = middle;
+        if (Read(middle * kPerBlock) > token) last = middle;
         else first = middle + 1;
       }
       if (first < samples) high = low + first * stride;
       if (first > 0) low += (first - 1) * stride + 1;
+      Narrow(low, high);
     }
-    Refill(low > 0 ? low - 1 : 0);  // the walk starts at the end before
     while (low < high) {
       const int64_t middle = (low + high) / 2;
       if (At(middle) > token) high = middle;
@@ -65,12 +66,21 @@ class SeqEnds {
 
   __aicore__ inline int64_t At(int64_t i) {
     if (i < begin_ || i >= end_) Refill(i);
-    return window_.GetValue(static_cast<uint32_t>(i - begin_));
+    return Read(i - begin_);
   }
 
  private:
-  static constexpr uint32_t kPerBlock = 8;
-  static constexpr int64_t kEnds = kRopeEndsWindow / 4, kSamples = kRopeEndsWindow / 32;
+  static constexpr int64_t kPerBlock = 8, kEnds = kRopeEndsWindow / 4, kSamples = kRopeEndsWindow / 32;
+
+  __aicore__ inline int64_t Stride(int64_t low, int64_t high) const { return (high - low + kSamples - 1) / kSamples; }
+
+  // What tells more about the answer in [low, high]: one end in `stride`, each in its own block of the window, or all of them with
+  // the one before, where the walk starts.
+  __aicore__ inline void Narrow(int64_t low, int64_t high) {
+    if (high - low < kEnds) return Refill(low > 0 ? low - 1 : 0);
+    const int64_t stride = Stride(low, high);
+    Load(low, (high - low + stride - 1) / stride, 1, stride - 1);
+  }
 
   __aicore__ inline void Refill(int64_t i) {
     begin_ = i;
@@ -78,20 +88,32 @@ class SeqEnds {
     Load(i, 1, end_ - i, 0);
   }
 
-  __aicore__ inline void Load(int64_t i, uint32_t bursts, int64_t length, int64_t gap) {
+  __aicore__ inline void Load(int64_t i, int64_t bursts, int64_t length, int64_t gap) {
+    Arrive();
     SetFlag<HardEvent::S_MTE2>(read_);
     WaitFlag<HardEvent::S_MTE2>(read_);
     DataCopyPad(window_, gm_[static_cast<uint64_t>(i)],
                 DataCopyExtParams(static_cast<uint16_t>(bursts), static_cast<uint32_t>(length * 4), static_cast<uint32_t>(gap * 4), 0, 0),
                 DataCopyPadExtParams<int32_t>(false, 0, 0, 0));
     SetFlag<HardEvent::MTE2_S>(arrived_);
-    WaitFlag<HardEvent::MTE2_S>(arrived_);
+    arriving_ = true;
+  }
+
+  __aicore__ inline void Arrive() {
+    if (arriving_) WaitFlag<HardEvent::MTE2_S>(arrived_);
+    arriving_ = false;
+  }
+
+  __aicore__ inline int64_t Read(int64_t offset) {
+    Arrive();
+    return window_.GetValue(static_cast<uint32_t>(offset));
   }
 
   GlobalTensor<int32_t> gm_;
   TBuf<TPosition::VECCALC> buffer_;
   LocalTensor<int32_t> window_;
   TEventID arrived_, read_;
+  bool arriving_ = false;
   int64_t batch_ = 0, begin_ = 0, end_ = 0;
 };
 
@@ -114,11 +136,14 @@ class Rope {
     const uint32_t tile = d_.tileTokens * d_.tileHeads * size_, table = d_.tableTokens * size_;
     pipe->InitBuffer(in_, kRopeBuffers, tile * static_cast<uint32_t>(sizeof(X)));
     pipe->InitBuffer(out_, kRopeBuffers, tile * static_cast<uint32_t>(sizeof(X)));
-    pipe->InitBuffer(tables_, kRopeBuffers, 2 * table * static_cast<uint32_t>(sizeof(T)));
     if constexpr (kCastX) {
       pipe->InitBuffer(xBuffer_, tile * static_cast<uint32_t>(sizeof(C)));
       pipe->InitBuffer(yBuffer_, tile * static_cast<uint32_t>(sizeof(C)));
     }
+    // Two operands whose addresses differ by 256 B (mod 512) are read in one cycle; at head sizes 128 and 256 everything else is a
+    // multiple of 512 B.
+    pipe->InitBuffer(stagger_, kRopeStagger);
+    pipe->InitBuffer(tables_, kRopeBuffers, 2 * table * static_cast<uint32_t>(sizeof(T)));
     if constexpr (kCastT) pipe->InitBuffer(tableBuffer_, 2 * table * static_cast<uint32_t>(sizeof(C)));
   }
 
@@ -126,6 +151,7 @@ class Rope {
     RopeTiles tiles(d_, GetBlockIdx());
     RopeTile tile, next;
     if (!tiles.First(next)) return;
+    ends_.Start();
     Load(next);
     seq_ = ends_.Search(next.token);
     start_ = seq_ > 0 ? Clamp(ends_.At(seq_ - 1)) : 0;
@@ -268,7 +294,6 @@ class Rope {
     if constexpr (kCastX) {
       x = xBuffer_.template Get<C>();
       y = yBuffer_.template Get<C>();
-      PipeBarrier<PIPE_V>();
       Cast(x, in, RoundMode::CAST_NONE, elements);
       in_.FreeTensor(in);
       PipeBarrier<PIPE_V>();
@@ -352,7 +377,7 @@ class Rope {
   GlobalTensor<T> cosGm_, sinGm_;
   TQue<TPosition::VECIN, kRopeBuffers> in_, tables_;
   TQue<TPosition::VECOUT, kRopeBuffers> out_;
-  TBuf<TPosition::VECCALC> xBuffer_, yBuffer_, tableBuffer_;
+  TBuf<TPosition::VECCALC> xBuffer_, yBuffer_, tableBuffer_, stagger_;
   LocalTensor<T> table_;
   LocalTensor<C> cos_, sin_;
   uint32_t size_ = 0, half_ = 0;

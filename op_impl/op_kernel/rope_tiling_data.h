@@ -28,5 +28,6 @@ struct RopeTilingData {
 constexpr uint32_t kRopeMaxTableTokens = 64;   // one bit each in a 64-bit mask
 constexpr uint32_t kRopeEndsWindow = 4096;     // bytes of UB through which seq_ends is searched and walked
 constexpr uint32_t kRopeBuffers = 2;           // of every queue
+constexpr uint32_t kRopeStagger = 256;         // bytes of UB left free so that tables and data lie in other bank groups
 
 #endif
