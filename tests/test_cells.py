@@ -114,6 +114,17 @@ def test_subnormals_survive(mode, dtype):
         assert (got == to_numpy(x) / 2).all() and (got != 0).all()
 
 
+def test_reference_takes_mindspores_bfloat16_arrays():
+    for table in ("bfloat16", "float32"):
+        tensors, arrays, _ = case(("bfloat16", table))
+        held = [t.asnumpy() for t in tensors]
+        for formula in spec.FORMULAS:
+            want = reference.rope_grad(*arrays, LENGTHS, formula, dtype="bfloat16")
+            for got, w in zip(reference.rope_grad(*held, LENGTHS, formula), want):
+                assert got.dtype == held[0].dtype
+                same_bits(to_numpy(Tensor(got)), w)
+
+
 def test_special_values(mode):
     values = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 65504, 6e-8, 1], np.float16)
     q = Tensor(np.tile(values, 4).reshape(2, 16))
