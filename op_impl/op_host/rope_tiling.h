@@ -27,7 +27,7 @@ constexpr uint64_t kUbReserve = 8 * 1024;      // the compiler's
 constexpr int64_t kBytesPerCore = 8 * 1024;    // of q and k: below this another core costs more than it saves
 constexpr int64_t kTokensPerCore = 20;         // with fewer, whole tokens would be uneven by more than 5 %
 constexpr uint64_t kTableTokens = 8;           // rows of cos and sin worth a DMA
-constexpr uint64_t kTileBytes = 16 * 1024;     // a tile of q and k worth its overhead
+constexpr uint64_t kTileBytes = 8 * 1024;      // a tile of q and k worth its overhead
 constexpr uint64_t kTilesPerCore = 8;          // enough for the copies to overlap
 
 // Bytes of UB for one element of a q and k tile: queues in and out; x and y in float32 when 16-bit data is computed there.
