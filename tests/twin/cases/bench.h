@@ -7,8 +7,9 @@
 #include "kernel_operator.h"
 using namespace AscendC;
 
-#define CASE(NAME) \
-  extern "C" __global__ __aicore__ void NAME([[maybe_unused]] GM_ADDR x, [[maybe_unused]] GM_ADDR y, [[maybe_unused]] GM_ADDR z, [[maybe_unused]] GM_ADDR tiling)
+#define CASE(NAME)                                                                                          \
+  extern "C" __global__ __aicore__ void NAME([[maybe_unused]] GM_ADDR x, [[maybe_unused]] GM_ADDR y,       \
+                                             [[maybe_unused]] GM_ADDR z, [[maybe_unused]] GM_ADDR tiling)
 
 constexpr uint32_t kBytes = 8192;
 

@@ -265,7 +265,9 @@ void WriteInteger(double value, void* row, uint32_t i, RoundMode mode) {
 void CastRow(Type dst, Type src, RoundMode mode, const void* in, void* out, uint32_t n) {
   const bool nearest = mode <= RoundMode::CAST_RINT;
   if (src == Type::kF16 && dst == Type::kF32) return Widen(static_cast<const uint16_t*>(in), static_cast<float*>(out), n);
-  if (src == Type::kF32 && dst == Type::kF16 && nearest) return Narrow(static_cast<const float*>(in), static_cast<uint16_t*>(out), n);
+  if (src == Type::kF32 && dst == Type::kF16 && nearest) {
+    return Narrow(static_cast<const float*>(in), static_cast<uint16_t*>(out), n);
+  }
   for (uint32_t i = 0; i < n; ++i) {
     if (src == Type::kBf16 && dst == Type::kF32) static_cast<float*>(out)[i] = BfloatToFloat(static_cast<const uint16_t*>(in)[i]);
     else if (src == Type::kF32 && dst == Type::kBf16 && nearest) static_cast<uint16_t*>(out)[i] = FloatToBfloat(static_cast<const float*>(in)[i]);
@@ -277,8 +279,16 @@ void CastRow(Type dst, Type src, RoundMode mode, const void* in, void* out, uint
           static_cast<float*>(out)[i] = static_cast<float>(result);
           break;
         }
-        case Type::kF16: static_cast<uint16_t*>(out)[i] = FloatToHalf(static_cast<float>(RoundTo(value, 10, -14, 65504, mode))); break;
-        case Type::kBf16: static_cast<uint16_t*>(out)[i] = FloatToBfloat(static_cast<float>(RoundTo(value, 7, -126, 0x1.FEp127, mode))); break;
+        case Type::kF16: {
+          const double result = RoundTo(value, 10, -14, 65504, mode);
+          static_cast<uint16_t*>(out)[i] = FloatToHalf(static_cast<float>(result));
+          break;
+        }
+        case Type::kBf16: {
+          const double result = RoundTo(value, 7, -126, 0x1.FEp127, mode);
+          static_cast<uint16_t*>(out)[i] = FloatToBfloat(static_cast<float>(result));
+          break;
+        }
         case Type::kI8: WriteInteger<int8_t>(value, out, i, mode); break;
         case Type::kU8: WriteInteger<uint8_t>(value, out, i, mode); break;
         case Type::kI16: WriteInteger<int16_t>(value, out, i, mode); break;

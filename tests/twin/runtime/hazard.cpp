@@ -29,7 +29,8 @@ class Finding {
     if (high_ == low_) return;
     const std::string range = Bytes(space_.c_str(), low_, high_);
     if (reason_) {
-      Report("uninitialised", now_.line, 0, Name(now_) + " reads " + range, std::string("whose contents are undefined: ") + reason_);
+      Report("uninitialised", now_.line, 0, Name(now_) + " reads " + range, std::string("whose contents are undefined: ") +
+          reason_);
     } else {
       const Record& before = run.records[other_ - 1];
       const bool cores = before.core != now_.core;

@@ -1,8 +1,6 @@
 // Copyright 2026 The ms_ropegrad Authors
 // SPDX-License-Identifier: Apache-2.0
 // One instruction: its limits, its bounds, what it counts; then the hazard model, then execution.
-#include <map>
-
 #include "state.h"
 
 namespace twin {
@@ -20,7 +18,9 @@ uint8_t* GmBytes(const void* address, uint64_t offset, uint64_t bytes, bool writ
     Stop("gm-bounds", instr, std::string(writes ? "writes " : "reads ") +
          Bytes(("GM argument " + std::to_string(region - 1)).c_str(), begin, begin + bytes) + " of " + std::to_string(found.size));
   }
-  if (writes && !found.writable) Stop("gm-bounds", instr, "writes GM argument " + std::to_string(region - 1) + ", a read-only array");
+  if (writes && !found.writable) {
+    Stop("gm-bounds", instr, "writes GM argument " + std::to_string(region - 1) + ", a read-only array");
+  }
   *arg = static_cast<int>(region - 1);
   *at = begin;
   return found.data + begin;
@@ -36,7 +36,10 @@ void CheckUb(const UbRef& at, uint64_t end, uint32_t alignment, const Instr& ins
     Stop("ub-bounds", instr, "touches " + Bytes("UB", at.addr, end) + " outside its buffer [" + std::to_string(buffer.addr) +
          ", " + std::to_string(buffer.addr + buffer.bytes) + ") of InitBuffer at " + Place(buffer.where));
   }
-  if (at.addr % alignment) Stop("alignment", instr, "UB address " + std::to_string(at.addr) + " is not aligned to " + std::to_string(alignment) + " bytes");
+  if (at.addr % alignment) {
+    Stop("alignment", instr, "UB address " + std::to_string(at.addr) + " is not aligned to " + std::to_string(alignment) +
+        " bytes");
+  }
 }
 
 // Resolves the mask to lanes and repeats.
@@ -97,53 +100,47 @@ void Resolve(Work& work) {
   core->maskHigh = instr.mask[1];
 }
 
-// Within a repeat only an exact alias; no repeat may read (or overwrite) what an earlier one of the instruction wrote.
+// Within a repeat only an exact alias; no repeat may read what an earlier one of the instruction wrote.
 void CheckOverlap(const Work& work, uint64_t dstEnd) {
   const Instr& instr = work.instr;
   const Operand& dst = instr.dst;
-  const bool accumulates = instr.op == Op::kAdd || instr.op == Op::kSub || instr.op == Op::kMul || instr.op == Op::kMax || instr.op == Op::kMin;
+  const Op op = instr.op;
+  const bool accumulates = op == Op::kAdd || op == Op::kSub || op == Op::kMul || op == Op::kMax || op == Op::kMin;
   for (int s = 0; s < instr.sources; ++s) {
     const Operand& src = instr.src[s];
-    const uint64_t srcEnd = EndOf(work, src);
-    if (src.at.addr >= dstEnd || dst.at.addr >= srcEnd) continue;
-    const bool alias = src.at.addr == dst.at.addr && src.block == dst.block && SizeOf(src.type) == SizeOf(dst.type);
-    if (alias && work.repeats == 1) continue;
+    if (src.at.addr >= dstEnd || dst.at.addr >= EndOf(work, src)) continue;
+    const uint32_t size = SizeOf(dst.type), blocks = (work.lanes * size + kBlock - 1) / kBlock;
+    const bool alias = src.at.addr == dst.at.addr && src.block == dst.block && SizeOf(src.type) == size;
+    const bool apart = src.repeat == dst.repeat && dst.repeat > (blocks - 1) * dst.block;
+    if (alias && (work.repeats == 1 || apart)) continue;
     // The documented exception: dst and src1 of these, with a repeat stride of 0.
     if (s == 1 && accumulates && dst.type != Type::kI16 && alias && (src.repeat == 0 || dst.repeat == 0)) continue;
-    // Which repeat wrote each block; a block of UB is written by at most a few repeats.
-    std::map<uint64_t, uint32_t> writtenBy;
-    Work one = work;
-    const auto range = [&](const Operand& operand, uint32_t r, auto&& f) {
-      Operand shifted = operand;
-      shifted.at.addr += r * operand.repeat * kBlock;
+
+    std::vector<uint32_t> writtenBy((dstEnd - dst.at.addr + kBlock - 1) / kBlock, 0);  // by block: the repeat + 1
+    const auto eachBlock = [&](const Operand& operand, uint32_t r, auto&& f) {
+      Work one = work;
       one.repeats = 1;
       one.last = r + 1 == work.repeats ? work.last : work.lanes;
-      ForEachRun(one, shifted, f);
-    };
-    for (uint32_t r = 0; r < work.repeats; ++r) {
-      const bool same = alias && static_cast<uint64_t>(r) * src.repeat == static_cast<uint64_t>(r) * dst.repeat;
-      range(src, r, [&](uint64_t low, uint64_t high) {
-        for (uint64_t b = low / kBlock; b <= (high - 1) / kBlock; ++b) {
-          if (writtenBy.count(b)) {
-            Stop("overlap", instr, "repeat " + std::to_string(r) + " reads what repeat " + std::to_string(writtenBy[b]) + " wrote, " +
-                 Bytes("UB", b * kBlock, b * kBlock + kBlock));
-          }
+      Operand shifted = operand;
+      shifted.at.addr += r * operand.repeat * kBlock;
+      ForEachRun(one, shifted, [&](uint64_t low, uint64_t high) {
+        for (uint64_t at = low / kBlock * kBlock; at < high; at += kBlock) {
+          if (at >= dst.at.addr && at < dstEnd) f(at, writtenBy[(at - dst.at.addr) / kBlock]);
         }
       });
-      std::vector<uint64_t> blocks;
-      range(dst, r, [&](uint64_t low, uint64_t high) {
-        for (uint64_t b = low / kBlock; b <= (high - 1) / kBlock; ++b) blocks.push_back(b);
+    };
+    for (uint32_t r = 0; r < work.repeats; ++r) {
+      const auto bad = [&](const std::string& what, uint64_t at) {
+        Stop("overlap", instr, "repeat " + std::to_string(r) + what + Bytes("UB", at, at + kBlock));
+      };
+      eachBlock(src, r, [&](uint64_t at, uint32_t writer) {
+        if (writer) bad(" reads what repeat " + std::to_string(writer - 1) + " wrote, ", at);
       });
-      if (!same) {
-        const std::set<uint64_t> mine(blocks.begin(), blocks.end());
-        range(src, r, [&](uint64_t low, uint64_t high) {
-          for (uint64_t b = low / kBlock; b <= (high - 1) / kBlock; ++b) {
-            if (mine.count(b)) Stop("overlap", instr, "source and destination of repeat " + std::to_string(r) + " overlap in part, " +
-                                    Bytes("UB", b * kBlock, b * kBlock + kBlock));
-          }
-        });
-      }
-      for (const uint64_t b : blocks) writtenBy[b] = r;
+      eachBlock(dst, r, [&](uint64_t, uint32_t& writer) { writer = r + 1; });
+      if (alias && src.repeat == dst.repeat) continue;
+      eachBlock(src, r, [&](uint64_t at, uint32_t writer) {
+        if (writer == r + 1) bad(": source and destination overlap in part, ", at);
+      });
     }
   }
 }
@@ -151,10 +148,14 @@ void CheckOverlap(const Work& work, uint64_t dstEnd) {
 void IssueVector(Work& work) {
   Instr& instr = work.instr;
   if (instr.op == Op::kCopyUb && (instr.bursts == 0 || instr.length == 0)) return;
-  if (instr.op == Op::kCopyUb && instr.bursts > 4095) Stop("limit", instr, "blockCount " + std::to_string(instr.bursts) + " exceeds 4095");
+  if (instr.op == Op::kCopyUb && instr.bursts > 4095) {
+    Stop("limit", instr, "blockCount " + std::to_string(instr.bursts) + " exceeds 4095");
+  }
   Resolve(work);
   if (instr.dst.block == 0) Stop("limit", instr, "a destination block stride of 0 is undefined");
-  if (instr.op == Op::kCopy && (instr.dst.repeat > 4095 || instr.src[0].repeat > 4095)) Stop("limit", instr, "a repeat stride over 4095");
+  if (instr.op == Op::kCopy && (instr.dst.repeat > 4095 || instr.src[0].repeat > 4095)) {
+    Stop("limit", instr, "a repeat stride over 4095");
+  }
   if (instr.op == Op::kCast && !CastExists(instr.dst.type, instr.src[0].type, instr.round)) {
     Stop("limit", instr, std::string("no Cast ") + kTypeNames[static_cast<int>(instr.src[0].type)] + " -> " +
          kTypeNames[static_cast<int>(instr.dst.type)] + " with rounding mode " + std::to_string(static_cast<int>(instr.round)));
@@ -204,7 +205,10 @@ void IssueDma(Work& work) {
   const uint32_t size = SizeOf(instr.dst.type);
   if (instr.padded) {
     if (instr.length > 2097151) Stop("limit", instr, "blockLen " + std::to_string(instr.length) + " exceeds 2097151 bytes");
-    if (instr.length % size) Stop("limit", instr, "blockLen " + std::to_string(instr.length) + " is not a multiple of the element's " + std::to_string(size) + " bytes");
+    if (instr.length % size) {
+      Stop("limit", instr, "blockLen " + std::to_string(instr.length) + " is not a multiple of the element's " +
+          std::to_string(size) + " bytes");
+    }
     if (instr.left > 32 || instr.right > 32) Stop("limit", instr, "padding of more than 32 bytes");
   }
   const uint32_t used = instr.left + instr.length + instr.right, whole = (used + kBlock - 1) / kBlock * kBlock;
@@ -213,7 +217,10 @@ void IssueDma(Work& work) {
   int arg = 0;
   uint64_t at = 0;
   work.gm = GmBytes(instr.gm, 0, (instr.bursts - 1) * instr.gmStride + instr.length, !in, instr.op, instr.where, &arg, &at);
-  if (at % size && !instr.padded) Stop("alignment", instr, "GM address " + std::to_string(at) + " is not aligned to the element's " + std::to_string(size) + " bytes");
+  if (at % size && !instr.padded) {
+    Stop("alignment", instr, "GM address " + std::to_string(at) + " is not aligned to the element's " + std::to_string(size) +
+        " bytes");
+  }
 
   const uint64_t bytes = static_cast<uint64_t>(instr.bursts) * instr.length;
   uint64_t* counters = Counters();
@@ -252,7 +259,7 @@ void IssueDma(Work& work) {
 
 }  // namespace
 
-void Refuse(const char* detector, Where where, const char* what) { Stop(detector, where, what, "at " + Place(where)); }
+void Refuse(const char* detector, Where where, const char* what) { Stop(detector, where, what); }
 
 void Issue(Instr& instr) {
   Work work;

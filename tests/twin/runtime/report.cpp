@@ -36,19 +36,20 @@ void Report(const char* detector, int lineA, int lineB, const std::string& first
   run.errors.push_back(std::string(detector) + ": " + first + ", core " + std::to_string(core->index) + "\n  " + second);
 }
 
-[[noreturn]] void Stop(const char* detector, Where where, const std::string& what, const std::string& second) {
-  Report(detector, where.line, 0, what, second);
+[[noreturn]] void Stop(const char* detector, Where where, const std::string& what, const std::string& why) {
+  Report(detector, where.line, 0, what, (why.empty() ? "at " : why + ", at ") + Place(where));
   core->dead = true;
   throw Fatal();
 }
 
 [[noreturn]] void Stop(const char* detector, const Instr& instr, const std::string& what) {
-  Stop(detector, instr.where, what, std::string("in ") + kOpNames[static_cast<int>(instr.op)] + " at " + Place(instr.where));
+  Stop(detector, instr.where, what, std::string("in ") + kOpNames[static_cast<int>(instr.op)]);
 }
 
 std::string MissingEdge(Pipe from, Pipe to) {
   if (from == to) return std::string("PipeBarrier<PIPE_") + kPipeNames[from] + "> between them is missing";
-  const std::string flag = std::string("the edge ") + kPipeNames[from] + "->" + kPipeNames[to] + " (" + kPipeNames[from] + "_" + kPipeNames[to];
+  const std::string flag = std::string("the edge ") + kPipeNames[from] + "->" + kPipeNames[to] + " (" + kPipeNames[from] +
+      "_" + kPipeNames[to];
   const bool filled = from == kMte2 || to == kMte3;  // else drained: the way back to the producer
   const char* queue = from == kS || to == kS ? "" : filled ? ", or EnQue and DeQue" : ", or FreeTensor and AllocTensor";
   return flag + queue + ") is missing";

@@ -15,9 +15,10 @@ int64_t BlockNum() { return run.blocks; }
 bool TilingKeyIs(uint64_t key) { return key == run.tilingKey; }
 
 void LoadTiling(void* data, uint64_t size, const void* argument, Where where) {
-  if (argument != run.tiling) Stop("tiling", where, "GET_TILING_DATA of something else than the tiling argument", "at " + Place(where));
+  if (argument != run.tiling) Stop("tiling", where, "GET_TILING_DATA of something else than the tiling argument");
   if (size != run.tilingSize) {
-    Stop("tiling", where, "the tiling struct has " + std::to_string(size) + " bytes", "the host gave " + std::to_string(run.tilingSize) + ", at " + Place(where));
+    Stop("tiling", where, "the tiling struct has " + std::to_string(size) + " bytes", "the host gave " +
+        std::to_string(run.tilingSize));
   }
   std::memcpy(data, run.tiling, size);
 }
@@ -53,7 +54,10 @@ void RunCore(int index, void* entry, std::vector<uint8_t*>& args) {
     for (int e = 0; e < kEvents; ++e) {
       for (int i = 0; i < kIds; ++i) {
         const Flag& flag = core->flags[e][i];
-        if (flag.set && !run.plain) Report("flag-left-set", flag.where.line, 0, "SetFlag of " + FlagName(static_cast<HardEvent>(e), i) + " at " + Place(flag.where), "is never waited for: the next kernel finds it set");
+        if (flag.set && !run.plain) {
+          Report("flag-left-set", flag.where.line, 0, "SetFlag of " + FlagName(static_cast<HardEvent>(e), i) + " at " +
+              Place(flag.where), "is never waited for: the next kernel finds it set");
+        }
       }
     }
   } catch (const Fatal&) {

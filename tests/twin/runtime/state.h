@@ -128,7 +128,7 @@ std::string MissingEdge(Pipe from, Pipe to);
 // One fault, once for each detector and pair of lines.
 void Report(const char* detector, int lineA, int lineB, const std::string& first, const std::string& second);
 // A fault after which the core cannot go on.
-[[noreturn]] void Stop(const char* detector, Where where, const std::string& what, const std::string& second);
+[[noreturn]] void Stop(const char* detector, Where where, const std::string& what, const std::string& why = "");
 [[noreturn]] void Stop(const char* detector, const Instr& instr, const std::string& what);
 inline bool Recording() { return run.check || run.trace; }
 Record& Log(Op op, Pipe pipe, Where where);

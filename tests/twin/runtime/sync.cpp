@@ -9,7 +9,7 @@ namespace {
 Flag& CheckedFlag(HardEvent event, int32_t id, Where where, const char* what) {
   if (id < 0 || id >= kIds) {
     Stop("event-id", where, std::string(what) + "<" + kEventNames[static_cast<int>(event)] + ">(" + std::to_string(id) + ")",
-         "event ids are 0 to 7, at " + Place(where));
+         "event ids are 0 to 7");
   }
   return core->flags[static_cast<int>(event)][id];
 }
@@ -23,13 +23,14 @@ void Set(HardEvent event, int32_t id, Where where, bool queue) {
   Clock now = core->clock[source];
   now.at[source] = core->seq[source];
   if (flag.set && !run.plain) {
-    Stop("double-set", where, "SetFlag of " + FlagName(event, id) + " at " + Place(where),
+    Stop("double-set", where, "SetFlag of " + FlagName(event, id),
          "while it is still set by SetFlag at " + Place(flag.where) + ": flags hold one bit");
   }
   // A queue takes its ids from AllocEventID in turn and is exempt; the device's own queues rely on that.
   if (run.check && !queue && !flag.queue && flag.waited && target != kS && flag.waitSeq > now.at[target]) {
     Report("double-set", where.line, flag.waitWhere.line, "SetFlag of " + FlagName(event, id) + " at " + Place(where),
-           std::string("may run before WaitFlag at ") + Place(flag.waitWhere) + " has taken the last one: " + MissingEdge(target, source));
+           std::string("may run before WaitFlag at ") + Place(flag.waitWhere) + " has taken the last one: " +
+               MissingEdge(target, source));
   }
   flag.set = true;
   flag.queue = queue;
@@ -48,7 +49,7 @@ void Wait(HardEvent event, int32_t id, Where where) {
   Flag& flag = CheckedFlag(event, id, where, "WaitFlag");
   if (!flag.set && run.plain) return;
   if (!flag.set) {
-    Stop("wait-without-set", where, "WaitFlag of " + FlagName(event, id) + " at " + Place(where),
+    Stop("wait-without-set", where, "WaitFlag of " + FlagName(event, id),
          "no SetFlag before it: " + std::string(kPipeNames[kTarget[static_cast<int>(event)]]) + " waits forever");
   }
   const Pipe target = kTarget[static_cast<int>(event)];
@@ -76,7 +77,7 @@ void Barrier(pipe_t which, Where where) {
     for (int p = 0; p < kPipes; ++p) core->clock[kS].at[p] = core->seq[p];
     for (Clock& clock : core->clock) clock = core->clock[kS];
   } else {
-    if (pipe == kS) Stop("limit", where, "PipeBarrier of a pipe a vector core does not have", "at " + Place(where));
+    if (pipe == kS) Stop("limit", where, "PipeBarrier of a pipe a vector core does not have");
     FromScalar(pipe);
     core->clock[pipe].at[pipe] = core->seq[pipe];
   }
@@ -86,14 +87,15 @@ void Barrier(pipe_t which, Where where) {
 namespace {
 
 int16_t NewBuffer(uint32_t bytes, Where where) {
-  if (bytes == 0) Stop("limit", where, "InitBuffer of 0 bytes", "at " + Place(where));
-  if (core->buffers.size() >= kMaxBuffers) Stop("limit", where, "more than 64 buffers", "at " + Place(where));
+  if (bytes == 0) Stop("limit", where, "InitBuffer of 0 bytes");
+  if (core->buffers.size() >= kMaxBuffers) Stop("limit", where, "more than 64 buffers");
   Buffer buffer;
   buffer.addr = core->top;
   buffer.bytes = bytes;
   buffer.where = where;
   if (static_cast<uint64_t>(core->top) + bytes > run.ubSize) {
-    Stop("ub-overflow", where, "InitBuffer reaches UB byte " + std::to_string(static_cast<uint64_t>(core->top) + bytes) + " of " + std::to_string(run.ubSize), "at " + Place(where));
+    Stop("ub-overflow", where, "InitBuffer reaches UB byte " + std::to_string(static_cast<uint64_t>(core->top) + bytes) +
+        " of " + std::to_string(run.ubSize));
   }
   core->top += bytes;
   Counters()[kUbHigh] = core->top;
@@ -102,9 +104,11 @@ int16_t NewBuffer(uint32_t bytes, Where where) {
 }
 
 Buffer& Owned(UbRef at, int16_t first, int16_t count, Where where, const char* what) {
-  if (at.buffer < first || at.buffer >= first + count) Stop("queue", where, std::string(what) + " of a tensor of another queue", "at " + Place(where));
+  if (at.buffer < first || at.buffer >= first + count) Stop("queue", where, std::string(what) + " of a tensor of another queue");
   Buffer& buffer = core->buffers[static_cast<size_t>(at.buffer)];
-  if (!run.plain && (buffer.gen != at.gen || buffer.state == State::kFree)) Stop("use-after-free", where, std::string(what) + " of a tensor already freed", "at " + Place(where));
+  if (!run.plain && (buffer.gen != at.gen || buffer.state == State::kFree)) {
+    Stop("use-after-free", where, std::string(what) + " of a tensor already freed");
+  }
   return buffer;
 }
 
@@ -113,7 +117,8 @@ Buffer& Owned(UbRef at, int16_t first, int16_t count, Where where, const char* w
 int32_t FetchEvent(HardEvent event, Where where) {
   const uint8_t taken = core->occupied[static_cast<int>(event)];
   for (int32_t id = 0; id < kIds; ++id) if (!(taken >> id & 1)) return id;
-  Stop("event-ids", where, std::string("no event id of ") + kEventNames[static_cast<int>(event)] + " is left", "eight are live (a ninth buffer of that position?), at " + Place(where));
+  Stop("event-ids", where, std::string("no event id of ") + kEventNames[static_cast<int>(event)] + " is left",
+      "eight are live (a ninth buffer of that position?)");
 }
 
 int32_t AllocEvent(HardEvent event, Where where) {
@@ -124,7 +129,9 @@ int32_t AllocEvent(HardEvent event, Where where) {
 
 void ReleaseEvent(HardEvent event, int32_t id, Where where) {
   uint8_t& taken = core->occupied[static_cast<int>(event)];
-  if (id < 0 || id >= kIds || !(taken >> id & 1)) Stop("event-id", where, "ReleaseEventID of " + FlagName(event, id) + ", which is not allocated", "at " + Place(where));
+  if (id < 0 || id >= kIds || !(taken >> id & 1)) {
+    Stop("event-id", where, "ReleaseEventID of " + FlagName(event, id) + ", which is not allocated");
+  }
   taken = static_cast<uint8_t>(taken & ~(1 << id));
 }
 
@@ -136,7 +143,7 @@ UbRef InitStatic(uint32_t bytes, Where where) {
 }
 
 void Queue::Init(uint32_t count, uint32_t bytes, Where where) {
-  if (count == 0) Stop("limit", where, "InitBuffer of 0 buffers", "at " + Place(where));
+  if (count == 0) Stop("limit", where, "InitBuffer of 0 buffers");
   bytes_ = (bytes + kBlock - 1) / kBlock * kBlock;
   first_ = static_cast<int16_t>(core->buffers.size());
   count_ = static_cast<int16_t>(count);
@@ -160,7 +167,10 @@ bool Queue::HasIdle() const {
 }
 
 UbRef Queue::Alloc(Where where) {
-  if (!HasIdle()) Stop("no-free-buffer", where, "AllocTensor with all " + std::to_string(count_) + " buffers taken", "the core waits forever (FreeTensor forgotten?), at " + Place(where));
+  if (!HasIdle()) {
+    Stop("no-free-buffer", where, "AllocTensor with all " + std::to_string(count_) + " buffers taken",
+        "the core waits forever (FreeTensor forgotten?)");
+  }
   int16_t index;
   do {
     index = static_cast<int16_t>(first_ + cursor_);
@@ -178,7 +188,8 @@ UbRef Queue::Alloc(Where where) {
   }
   // The old contents are gone: poison what the producing pipe is about to fill.
   const Pipe producer = kSource[static_cast<int>(full_)];
-  if (run.check) core->shadow.Visit(buffer.addr, buffer.addr + buffer.bytes, [](UbCell& cell, uint64_t, uint64_t) { cell.contents = UbCell::kStale; });
+  const auto stale = [](UbCell& cell, uint64_t, uint64_t) { cell.contents = UbCell::kStale; };
+  if (run.check) core->shadow.Visit(buffer.addr, buffer.addr + buffer.bytes, stale);
   Work work;
   work.instr.op = Op::kPoison;
   work.instr.dst.at.addr = buffer.addr;
@@ -192,9 +203,9 @@ UbRef Queue::Alloc(Where where) {
 
 void Queue::EnQue(UbRef at, HardEvent event, Where where) {
   Buffer& buffer = Owned(at, first_, count_, where, "EnQue");
-  if (buffer.state == State::kQueued) Stop("queue", where, "EnQue of a tensor that is in the queue", "at " + Place(where));
+  if (buffer.state == State::kQueued) Stop("queue", where, "EnQue of a tensor that is in the queue");
   if (depth_ != 0) {
-    if (used_ >= depth_) Stop("queue-depth", where, "EnQue into a full queue of depth " + std::to_string(depth_), "at " + Place(where));
+    if (used_ >= depth_) Stop("queue-depth", where, "EnQue into a full queue of depth " + std::to_string(depth_));
     fifo_[tail_] = at.buffer;
     tail_ = (tail_ + 1) % depth_;
     ++used_;
@@ -206,13 +217,14 @@ void Queue::EnQue(UbRef at, HardEvent event, Where where) {
 }
 
 UbRef Queue::DeQue(HardEvent event, Where where) {
-  if (used_ == 0) Stop("empty-queue", where, "DeQue from an empty queue", "the core waits forever, at " + Place(where));
+  if (used_ == 0) Stop("empty-queue", where, "DeQue from an empty queue", "the core waits forever");
   const int16_t index = fifo_[head_];
   head_ = (head_ + 1) % depth_;
   --used_;
   Buffer& buffer = core->buffers[static_cast<size_t>(index)];
   if (buffer.full != event) {
-    Stop("queue", where, std::string("DeQue waits for ") + kEventNames[static_cast<int>(event)] + ", EnQue set " + kEventNames[static_cast<int>(buffer.full)], "at " + Place(where));
+    Stop("queue", where, std::string("DeQue waits for ") + kEventNames[static_cast<int>(event)] + ", EnQue set " +
+        kEventNames[static_cast<int>(buffer.full)]);
   }
   buffer.state = State::kTaken;
   Wait(event, buffer.fullId, where);
@@ -223,14 +235,16 @@ UbRef Queue::DeQue(HardEvent event, Where where) {
 
 void Queue::DeQue(UbRef at, Where where) {
   Buffer& buffer = Owned(at, first_, count_, where, "DeQue");
-  if (buffer.state != State::kQueued) Stop("empty-queue", where, "DeQue of a tensor that was not enqueued", "the core waits forever, at " + Place(where));
+  if (buffer.state != State::kQueued) {
+    Stop("empty-queue", where, "DeQue of a tensor that was not enqueued", "the core waits forever");
+  }
   buffer.state = State::kTaken;
   Wait(full_, buffer.fullId, where);
 }
 
 void Queue::Free(UbRef at, Where where) {
   Buffer& buffer = Owned(at, first_, count_, where, "FreeTensor");
-  if (buffer.state == State::kQueued) Stop("queue", where, "FreeTensor of a tensor that is in the queue", "at " + Place(where));
+  if (buffer.state == State::kQueued) Stop("queue", where, "FreeTensor of a tensor that is in the queue");
   buffer.state = State::kFree;
   if (depth_ != 0) buffer.emptyId = AllocEvent(empty_, where);
   Set(empty_, buffer.emptyId, where, true);
@@ -249,7 +263,8 @@ void PipeEnd() {
   if (core->dead) return;
   for (Buffer& buffer : core->buffers) {
     if (!run.plain && buffer.empty != HardEvent::MAX && buffer.state != State::kFree) {
-      Report("not-freed", buffer.where.line, 0, "a tensor of the queue initialised at " + Place(buffer.where), "is never freed (FreeTensor forgotten?)");
+      Report("not-freed", buffer.where.line, 0, "a tensor of the queue initialised at " + Place(buffer.where),
+          "is never freed (FreeTensor forgotten?)");
     }
     if (buffer.emptyId < 0 || !core->flags[static_cast<int>(buffer.empty)][buffer.emptyId].set) continue;
     Wait(buffer.empty, buffer.emptyId, buffer.where);
