@@ -155,6 +155,22 @@ def test_disk(call):
     assert done.stderr == f"error: {call.repo} has 2000 MB free, but the installation needs 4096\n" and done.returncode == 1
 
 
+@pytest.mark.parametrize("lacking, asked", [([], ""), (["g++"], "update -qq\ninstall -y -qq g++\n"),
+                                            (["venv"], "update -qq\ninstall -y -qq python3.11 python3.11-venv\n")])
+def test_ci_installs_what_is_missing(call, lacking, asked):
+    shutil.copytree(ROOT / ".ci", call.repo / ".ci")
+    (call.repo / "scripts/run_tests.sh").write_text('echo "suite $*"\n')
+    path = bare_path(call)
+    tools = {"apt-get": f'echo "$*" >>"{call.tmp_path}/asked"', "id": "echo 0", **({} if "g++" in lacking else {"g++": ":"})}
+    for name, body in tools.items():
+        (call.bin_dir / name).write_text(f"#!/bin/bash\n{body}\n")
+        (call.bin_dir / name).chmod(0o755)
+    done = call("../.ci/run", PATH=path, BREAK=" ".join(lacking))
+    asked_file = call.tmp_path / "asked"
+    assert (asked_file.read_text() if asked_file.exists() else "") == asked
+    assert done.stdout.endswith("suite \nsuite -m slow\n") and done.returncode == 0
+
+
 # ---- NumPy 2 ----
 
 def test_setup_refuses_numpy_2(monkeypatch):
