@@ -1,6 +1,6 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The project's kernel on the CPU twin: tiling by the host's own arithmetic, kernel built per operator and dtypes, outputs poisoned."""
+"""The project's kernel on the CPU twin: tiled by the host's own arithmetic, built per operator and dtypes, outputs poisoned."""
 import ctypes
 import functools
 import os
@@ -30,7 +30,8 @@ class Problem(ctypes.Structure):
 class TilingData(ctypes.Structure):
     """RopeTilingData of rope_tiling_data.h."""
     _fields_ = [(n, ctypes.c_int64) for n in ("nTokens", "maxSeqLen", "batch", "unitsPerCore", "unitsRest")] + [
-        (n, ctypes.c_uint32) for n in ("qHeads", "kHeads", "headSize", "splitHeads", "tileTokens", "tileHeads", "tableTokens", "reserved")]
+        (n, ctypes.c_uint32) for n in ("qHeads", "kHeads", "headSize", "splitHeads", "tileTokens", "tileHeads", "tableTokens",
+                                       "reserved")]
 
 
 class Tiling(ctypes.Structure):
@@ -49,7 +50,8 @@ extern "C" uint64_t sizes(int i) { return i == 0 ? sizeof(RopeProblem) : i == 1 
 
 // Walks every core's tiles as the kernel does. Counts how often each (token, head) of the `tokens` from `first` on is covered and
 // returns what is wrong, or nullptr; cores of no interest are skipped. shares: (token, head) of every core.
-extern "C" const char* walk(const RopeTilingData* d, int64_t cores, int64_t fromCore, uint8_t* covered, int64_t first, int64_t* shares) {
+extern "C" const char* walk(const RopeTilingData* d, int64_t cores, int64_t fromCore, uint8_t* covered, int64_t first,
+                            int64_t* shares) {
   static char why[200];
   const int64_t heads = int64_t(d->qHeads) + d->kHeads;
   for (int64_t core = fromCore; core < cores; ++core) {
@@ -58,11 +60,12 @@ extern "C" const char* walk(const RopeTilingData* d, int64_t cores, int64_t from
     int64_t run = -1, rows = 0;
     for (bool more = tiles.First(t); more; more = tiles.Next(t)) {
       if (t.opensTable) { run = t.token; rows = t.tableRows; }
-      const bool fits = t.rows >= 1 && t.rows <= d->tileTokens && t.heads >= 1 && t.heads <= d->tileHeads && t.tableRow + t.rows <= rows &&
-                        rows <= d->tableTokens && rows <= kRopeMaxTableTokens && t.token == run + t.tableRow;
+      const bool fits = t.rows >= 1 && t.rows <= d->tileTokens && t.heads >= 1 && t.heads <= d->tileHeads &&
+                        t.tableRow + t.rows <= rows && rows <= d->tableTokens && rows <= kRopeMaxTableTokens &&
+                        t.token == run + t.tableRow;
       if (!fits || t.token < first || t.token + t.rows > d->nTokens || t.head + t.heads > heads) {
-        std::snprintf(why, sizeof(why), "core %lld: tile of %u tokens from %lld, %u heads from %u, row %u of %u", (long long)core, t.rows,
-                      (long long)t.token, t.heads, t.head, t.tableRow, t.tableRows);
+        std::snprintf(why, sizeof(why), "core %lld: tile of %u tokens from %lld, %u heads from %u, row %u of %u",
+                      (long long)core, t.rows, (long long)t.token, t.heads, t.head, t.tableRow, t.tableRows);
         return why;
       }
       shares[core - fromCore] += int64_t(t.rows) * t.heads;
@@ -116,8 +119,8 @@ def walk(t, from_core=0, first=0):
     covered = np.zeros((d.nTokens - first, d.qHeads + d.kHeads), np.uint8)
     shares = np.zeros(t.blockDim - from_core, np.int64)
     pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)
-    why = _driver().walk(ctypes.byref(d), ctypes.c_int64(t.blockDim), ctypes.c_int64(from_core), pointer(covered), ctypes.c_int64(first),
-                         pointer(shares))
+    why = _driver().walk(ctypes.byref(d), ctypes.c_int64(t.blockDim), ctypes.c_int64(from_core), pointer(covered),
+                         ctypes.c_int64(first), pointer(shares))
     assert why is None, why.decode()
     return covered, shares
 
@@ -168,15 +171,16 @@ class Case:
         """(q out, k out, Report); bfloat16 comes back in float32."""
         t = self.tiling(cores, ub)
         kernel = kernel or built(self.op, self.x, self.table)
-        inputs = [stored(a, self.x) for a in (self.q, self.k)] + [stored(a, self.table) for a in (self.cos, self.sin)] + [self.ends]
+        inputs = [*(stored(a, self.x) for a in (self.q, self.k)), *(stored(a, self.table) for a in (self.cos, self.sin)), self.ends]
         for array in inputs:
             array.flags.writeable = False
         outputs = [np.frombuffer(bytearray(b"\xff") * a.nbytes, a.dtype).reshape(a.shape) for a in inputs[:2]]  # NaN
-        report = kernel.run([*inputs, *outputs, None], bytes(t.data), t.blockDim, ub_size=ub, **options)
+        report = kernel.run([*inputs, *outputs, None], bytes(t.data), t.blockDim, **{"ub_size": ub, **options})
         return (*(loaded(a, self.x) for a in outputs), report)
 
     def expected(self):
-        return reference.apply(self.op, self.q, self.k, self.cos, self.sin, self.ends, "bfloat16" if self.x == "bfloat16" else None)
+        held = "bfloat16" if self.x == "bfloat16" else None
+        return reference.apply(self.op, self.q, self.k, self.cos, self.sin, self.ends, held)
 
     def check(self, cores=40, ub=UB, **options):
         """Bit equality with the reference, signs of zero and positions of NaN included."""

@@ -1,7 +1,6 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """The AscendC kernel on the CPU twin against the NumPy reference, bit for bit, outputs poisoned with NaN first."""
-import ctypes
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -206,7 +205,8 @@ def problems(draw):
     if draw(st.booleans()):
         ends = sorted(ends)
     ends = np.repeat(ends, draw(st.sampled_from([1, 1, 40])))  # 40: more ends than one window holds
-    case = Case(op, x, table, ends, n, q_heads, k_heads, head_size, draw(st.sampled_from([1, 2, 9, 64, 200])), draw(st.integers(0, 99)))
+    case = Case(op, x, table, ends, n, q_heads, k_heads, head_size, draw(st.sampled_from([1, 2, 9, 64, 200])),
+                draw(st.integers(0, 99)))
     cores = draw(st.sampled_from([1, 2, 5, 40, 48]))
     ub = draw(st.sampled_from([UB, 184 * 1024, 96 * 1024, 48 * 1024]))
     return case, cores, ub, draw(st.one_of(st.none(), st.integers(0, 10**6)))
@@ -274,7 +274,7 @@ def test_operands_in_different_banks(op, x, table):
 
 @pytest.mark.parametrize("op, x, table", MIXED[:2])
 def test_elements_beyond_2_31(op, x, table, tmp_path):
-    """The last of 16384 shares of 2^31 + 3 x 4096 elements: arrays of 4 GB that hold data, and are touched, in the last rows only."""
+    """The last of 16384 shares of 2^31 + 3 x 4096 elements: arrays of 4 GB that are touched in the last rows only."""
     n, hidden, last = 2**19 + 3, 4096, 40
     p = problem(op, x, table, n, hidden, 128, 64, 128, 2, 2**14)
     t = tiling(p)

@@ -46,7 +46,7 @@ class Mutant(NamedTuple):
 
 V = "PipeBarrier<PIPE_V>();"
 SET, WAIT = "    SetFlag<HardEvent::S_MTE2>(read_);\n", "    WaitFlag<HardEvent::S_MTE2>(read_);\n"
-ARRIVE = "    SetFlag<HardEvent::MTE2_S>(arrived_);\n    WaitFlag<HardEvent::MTE2_S>(arrived_);\n"
+ARRIVE = ("    SetFlag<HardEvent::MTE2_S>(arrived_);\n", "    if (arriving_) WaitFlag<HardEvent::MTE2_S>(arrived_);\n")
 FREE_IN = "      in_.FreeTensor(in);\n"
 X_COPIED = "      Cast(x, in, RoundMode::CAST_NONE, elements);\n"
 FREE_TABLE = "      if (!more || next.opensTable) tables_.FreeTensor(table_);\n"
@@ -84,7 +84,7 @@ HAZARDS = {
     "computed before it is loaded": Mutant(GRAD, "race", (("    in_.EnQue(x);\n", ""), ("in_.template AllocTensor<X>();\n", "in_.template AllocTensor<X>();\n    in_.EnQue(x);\n")), "MTE2->V"),
     "tables used before they are loaded": Mutant(GRAD, "race", (("    tables_.EnQue(table);\n", ""), ("    tile.valid = 0;\n", "    tables_.EnQue(table);\n    tile.valid = 0;\n")), "MTE2->V"),
     "window refilled while it is read": Mutant(GRAD, "race", ((SET + WAIT, ""),), "S->MTE2", many_sequences, silent=True),
-    "window read before it is filled": Mutant(GRAD, "race", ((ARRIVE, ""),), "MTE2->S"),
+    "window read before it is filled": Mutant(GRAD, "race", tuple((line, "") for line in ARRIVE), "MTE2->S"),
     "two cores write one token": Mutant(GRAD, "gm-race", (("(core < tiling.unitsRest ? 1 : 0)", "(core < tiling.unitsRest ? 1 : core == 1 ? 2 : 0)"),), "two cores", silent=True),
 }
 
@@ -97,7 +97,7 @@ LIMITS = {
     "tables never freed": Mutant(GRAD, "no-free-buffer", ((FREE_TABLE, ""),)),
     "misaligned in UB": Mutant(GRAD, "alignment", (("table[row * size_]", "table[row * size_ + 1]"),)),
     "UB overflow": Mutant(GRAD, "ub-overflow", (("tile = d_.tileTokens * d_.tileHeads * size_", "tile = 16 * d_.tileTokens * d_.tileHeads * size_"),)),
-    "ninth buffer": Mutant(GRAD, "event-ids", (("InitBuffer(in_, kRopeBuffers", "InitBuffer(in_, 9"),), "V_MTE2", ub=40000),
+    "ninth buffer": Mutant(GRAD, "event-ids", (("InitBuffer(in_, kRopeBuffers", "InitBuffer(in_, 9"),), "V_MTE2", ub=16000),
     "count not a multiple of 32 B": Mutant(GRAD, "limit", (("static_cast<uint32_t>(rows) * size_", "static_cast<uint32_t>(rows) * size_ - 1"),), "32 B"),
     "blockCount 4096": Mutant(GRAD, "limit", (("DataCopyParams(static_cast<uint16_t>(tile.rows)", "DataCopyParams(static_cast<uint16_t>(tile.rows + 4095)"),), "blockCount"),
     "repeat 256": Mutant(GRAD, "limit", (("kMaxRepeats = 255", "kMaxRepeats = 256"),), "repeatTime", wide, twin.twin.UB_SIZE),

@@ -1,7 +1,7 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Core split and tile sizes over the grid of head sizes, heads, tokens, cores, dtypes and UB sizes: the host's own arithmetic and the
-kernel's own walk, compiled for the CPU."""
+"""Core split and tile sizes over the grid of head sizes, heads, tokens, cores, dtypes and UB sizes: the host's own arithmetic
+and the kernel's own walk, compiled for the CPU."""
 import itertools
 
 import pytest
@@ -95,8 +95,8 @@ def test_small_problems_take_few_cores():
     (dict(q_hidden=2**40), "heads"),
 ])
 def test_refused_with_the_reason(change, why):
-    args = dict(op="RopeGradExact", x="float32", table="float32", n_tokens=11, q_hidden=256, k_hidden=256, max_seq_len=64, head_size=256,
-                batch=4, cores=40, ub=UB)
+    args = dict(op="RopeGradExact", x="float32", table="float32", n_tokens=11, q_hidden=256, k_hidden=256, max_seq_len=64,
+                head_size=256, batch=4, cores=40, ub=UB)
     tiling(problem(**args))
     with pytest.raises(ValueError, match=why):
         tiling(problem(**{**args, **change}))
@@ -106,8 +106,10 @@ def test_refused_with_the_reason(change, why):
 def test_any_ub(ub):
     """Whatever UB the platform reports, what is planned fits; refused only when one head does not."""
     for heads, head_size in itertools.product((2, 30, 200), spec.HEAD_SIZES):
-        p = problem("RopeGradExact", "float16", "float32", 4096, (heads - 1) * head_size, head_size, 64, head_size, 4, 48, ub * 1024)
+        p = problem("RopeGradExact", "float16", "float32", 4096, (heads - 1) * head_size, head_size, 64, head_size, 4, 48,
+                    ub * 1024)
         try:
             check_limits(p, tiling(p))
         except ValueError:
-            assert ub * 1024 < 12 * 1024 + 256 + 32 * head_size  # the compiler's reserve, the ends' window, the stagger; tables and tile
+            # the compiler's reserve, the window of the ends and the stagger; a row of tables and a head
+            assert ub * 1024 < 12 * 1024 + 256 + 32 * head_size

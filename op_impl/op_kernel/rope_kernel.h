@@ -74,8 +74,8 @@ class SeqEnds {
 
   __aicore__ inline int64_t Stride(int64_t low, int64_t high) const { return (high - low + kSamples - 1) / kSamples; }
 
-  // What tells more about the answer in [low, high]: one end in `stride`, each in its own block of the window, or all of them with
-  // the one before, where the walk starts.
+  // What tells more about the answer in [low, high]: one end in `stride`, each in its own block of the window, or all of
+  // them with the one before, where the walk starts.
   __aicore__ inline void Narrow(int64_t low, int64_t high) {
     if (high - low < kEnds) return Refill(low > 0 ? low - 1 : 0);
     const int64_t stride = Stride(low, high);
@@ -93,7 +93,8 @@ class SeqEnds {
     SetFlag<HardEvent::S_MTE2>(read_);
     WaitFlag<HardEvent::S_MTE2>(read_);
     DataCopyPad(window_, gm_[static_cast<uint64_t>(i)],
-                DataCopyExtParams(static_cast<uint16_t>(bursts), static_cast<uint32_t>(length * 4), static_cast<uint32_t>(gap * 4), 0, 0),
+                DataCopyExtParams(static_cast<uint16_t>(bursts), static_cast<uint32_t>(length * 4),
+                                  static_cast<uint32_t>(gap * 4), 0, 0),
                 DataCopyPadExtParams<int32_t>(false, 0, 0, 0));
     SetFlag<HardEvent::MTE2_S>(arrived_);
     arriving_ = true;
@@ -123,7 +124,8 @@ class Rope {
  public:
   __aicore__ inline Rope(const RopeTilingData& tiling) : d_(tiling) {}
 
-  __aicore__ inline void Init(TPipe* pipe, GM_ADDR q, GM_ADDR k, GM_ADDR cos, GM_ADDR sin, GM_ADDR ends, GM_ADDR qOut, GM_ADDR kOut) {
+  __aicore__ inline void Init(TPipe* pipe, GM_ADDR q, GM_ADDR k, GM_ADDR cos, GM_ADDR sin, GM_ADDR ends, GM_ADDR qOut,
+                              GM_ADDR kOut) {
     q_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(q));
     k_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(k));
     qOut_.SetGlobalBuffer(reinterpret_cast<__gm__ X*>(qOut));
@@ -140,8 +142,8 @@ class Rope {
       pipe->InitBuffer(xBuffer_, tile * static_cast<uint32_t>(sizeof(C)));
       pipe->InitBuffer(yBuffer_, tile * static_cast<uint32_t>(sizeof(C)));
     }
-    // Two operands whose addresses differ by 256 B (mod 512) are read in one cycle; at head sizes 128 and 256 everything else is a
-    // multiple of 512 B.
+    // Two operands whose addresses differ by 256 B (mod 512) are read in one cycle; at head sizes 128 and 256 everything
+    // else is a multiple of 512 B.
     pipe->InitBuffer(stagger_, kRopeStagger);
     pipe->InitBuffer(tables_, kRopeBuffers, 2 * table * static_cast<uint32_t>(sizeof(T)));
     if constexpr (kCastT) pipe->InitBuffer(tableBuffer_, 2 * table * static_cast<uint32_t>(sizeof(C)));
@@ -211,7 +213,8 @@ class Rope {
   __aicore__ inline void Store(const RopeTile& tile) {
     LocalTensor<X> y = out_.template DeQue<X>();
     ForEachPart(tile, [&](bool isK, uint64_t to, uint32_t from, const DataCopyParams& params) {
-      DataCopy(isK ? kOut_[to] : qOut_[to], y[from], DataCopyParams(params.blockCount, params.blockLen, params.dstStride, params.srcStride));
+      DataCopy(isK ? kOut_[to] : qOut_[to], y[from],
+               DataCopyParams(params.blockCount, params.blockLen, params.dstStride, params.srcStride));
     });
     out_.FreeTensor(y);
   }
@@ -328,16 +331,17 @@ class Rope {
     out_.EnQue(out);
   }
 
-  // dst = src * table in `length` columns of every head from `at`; the table's columns start at tableAt. A repeat is a head of one
-  // token or a token of one head, whichever takes fewer instructions.
-  __aicore__ inline void MulTable(const LocalTensor<C>& dst, const LocalTensor<C>& src, const LocalTensor<C>& table, const RopeTile& tile,
-                                  uint32_t at, uint32_t tableAt, uint32_t length) {
+  // dst = src * table in `length` columns of every head from `at`; the table's columns start at tableAt. A repeat is a head
+  // of one token or a token of one head, whichever takes fewer instructions.
+  __aicore__ inline void MulTable(const LocalTensor<C>& dst, const LocalTensor<C>& src, const LocalTensor<C>& table,
+                                  const RopeTile& tile, uint32_t at, uint32_t tableAt, uint32_t length) {
     const uint32_t headBlocks = size_ / kPerBlock, rowBlocks = tile.heads * headBlocks;
     const bool byHead = tile.rows > tile.heads && rowBlocks <= kMaxRepeats;
     const uint32_t loops = byHead ? tile.heads : tile.rows, repeats = byHead ? tile.rows : tile.heads;
     const uint32_t step = byHead ? size_ : tile.heads * size_, tableStep = byHead ? 0 : size_;
     const uint32_t stride = byHead ? rowBlocks : headBlocks, tableStride = byHead ? headBlocks : 0;
-    const BinaryRepeatParams params(1, 1, 1, static_cast<uint8_t>(stride), static_cast<uint8_t>(stride), static_cast<uint8_t>(tableStride));
+    const BinaryRepeatParams params(1, 1, 1, static_cast<uint8_t>(stride), static_cast<uint8_t>(stride),
+                                    static_cast<uint8_t>(tableStride));
     for (uint32_t column = 0; column < length; column += kLanes) {
       const uint64_t mask = Least(kLanes, length - column);
       for (uint32_t loop = 0; loop < loops; ++loop) {
