@@ -30,6 +30,7 @@ LONGEST, SHORTEST = 256, 16  # tokens of a sequence; only at a step's edges a do
 BATCH = N_TOKENS // SHORTEST + 1  # the most sequences N_TOKENS can hold: seq_ends is padded to it
 HEAD_SIZE, N_HEADS, N_LAYERS, MLP_SIZE = 128, 2, 2, 512
 HIDDEN_SIZE = N_HEADS * HEAD_SIZE
+HELD_PACKS = 128  # at most: the user's text may be large
 STEPS, MINUTES = 1600, 3.75  # whichever ends first
 PEAK_LR, WARM_UP = 3e-3, 0.05
 TOLERANCE = 1e-4  # gradients in float32 that differ in the order of their sums
@@ -127,10 +128,11 @@ def packs(documents, rng, epochs):
 
 def ngram_losses(documents, held_packs):
     """Cross-entropy in nats a byte of the documents' unigrams and bigrams, on the targets that the model is judged by."""
-    pairs = np.zeros((256, 256))
+    pairs = np.zeros(256 * 256)
     for document in documents:
-        data = np.frombuffer(document, np.uint8)
-        np.add.at(pairs, (data[:-1], data[1:]), 1)
+        data = np.frombuffer(document, np.uint8).astype(np.uint16)
+        pairs += np.bincount(data[:-1] * 256 + data[1:], minlength=256 * 256)
+    pairs = pairs.reshape(256, 256)
     unigram = (pairs.sum(0) + 0.01) / (pairs.sum() + 2.56)
     bigram = (pairs + unigram) / (pairs.sum(1, keepdims=True) + 1)
     before, byte = (np.concatenate(x) for x in list(zip(*held_packs))[:2])
@@ -300,17 +302,11 @@ def evaluate(model, source):
     return float(np.mean([model(*map(Tensor, pack)).asnumpy() for pack in source]))
 
 
-def twin(model, rotate):
-    """The same weights around another rotation."""
-    other = LanguageModel(rotate)
-    ms.load_param_into_net(other, {p.name: p for p in model.get_parameters()})
-    return other
-
-
 def check_gradients(model, pack):
     """Gradients of wq and wk by Rope, by Rope with formula atb and by built-in operators: print and return the worst error."""
     def gradients(rotate):
-        net = twin(model, rotate)
+        net = LanguageModel(rotate)
+        ms.load_param_into_net(net, {p.name: p for p in model.get_parameters()})
         weights = [w.weight for b in net.blocks for w in (b.attention.wq, b.attention.wk)]
         return [g.asnumpy() for g in ms.grad(net, None, ms.ParameterTuple(weights))(*map(Tensor, pack))]
 
@@ -348,7 +344,7 @@ def run(text=None, formula="exact", no_rope=False, steps=None, seed=0, save_to=N
             raise UserError(f"cannot write {save_to}: {e.strerror}") from e
     rng = np.random.default_rng(seed)
     documents, held = split(read_documents(text) if text else own_documents(), rng)
-    held_packs = list(packs(held, np.random.default_rng(seed), 1))
+    held_packs = list(islice(packs(held, np.random.default_rng(seed), 1), HELD_PACKS))
     n_steps = steps or STEPS
     source = list(islice(packs(documents, rng, n_steps * N_TOKENS // (sum(map(len, documents)) - len(documents)) + 2), n_steps))
     unigram, bigram = ngram_losses(documents, held_packs)
