@@ -1,6 +1,6 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel under the hazard model, its pipes run out of program order wherever no edge forbids it: no report, and the same bits."""
+"""The kernel under the hazard model, its pipes run out of program order wherever no edge forbids it: no report, same bits."""
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +32,8 @@ def test_fifty_orders(combo):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape, ub", [((96, 2, 5), 40000), ((128, 1, 1), 65536), ((192, 4, 1), 65536), ((256, 2, 2), 65536), ((64, 31, 32), kernel.UB)])
+@pytest.mark.parametrize("shape, ub", [((96, 2, 5), 40000), ((128, 1, 1), 65536), ((192, 4, 1), 65536), ((256, 2, 2),
+    65536), ((64, 31, 32), kernel.UB)])
 @pytest.mark.parametrize("combo", kernel.COMBOS, ids="-".join)
 def test_fifty_orders_of_other_shapes(combo, shape, ub):
     case = mixed(combo, *shape)
@@ -46,7 +47,8 @@ def problems(draw):
     n_tokens = draw(st.integers(0, 70))
     numbers = st.lists(st.integers(-5, 80), min_size=1, max_size=12)
     ends = draw(st.one_of(numbers.map(sorted), numbers, st.lists(st.integers(-2**31, 2**31 - 1), min_size=1, max_size=5)))
-    case = kernel.Case(*combo, ends, n_tokens, draw(st.integers(1, 5)), draw(st.integers(1, 5)), draw(st.sampled_from(spec.HEAD_SIZES)),
+    case = kernel.Case(*combo, ends, n_tokens, draw(st.integers(1, 5)), draw(st.integers(1, 5)),
+        draw(st.sampled_from(spec.HEAD_SIZES)),
                        draw(st.integers(1, 30)), draw(st.integers(0, 99)))
     return case, draw(st.integers(1, 8)), draw(st.sampled_from((65536, 98304, kernel.UB)))
 

@@ -60,7 +60,7 @@ def test_mask_bits_low_word_first(run):
 
 
 def test_block_and_repeat_strides_run_from_start_to_start(run):
-    """float: 8 elements a block. dst blocks 2 apart, src0 dense, src1 one block for all (stride 0); repeats 20, 8 and 1 blocks on."""
+    """float: 8 elements a block. dst blocks 2 apart, src0 dense, src1 one block for all (stride 0); repeats 20, 8, 1 blocks on."""
     x, y, expected = ramp(512, np.float32), 1000 * ramp(512, np.float32), np.full(2048, -1, np.float32)
     for repeat in range(3):
         for block in range(8):
@@ -100,7 +100,8 @@ HALF = [  # a, b, a + b rounded to nearest even by hand
 def test_half_rounds_to_nearest_even_and_keeps_subnormals(run):
     a, b, expected = (np.array(column, np.float16) for column in zip(*HALF))
     z = run("add_half", a, b)[:len(HALF)]
-    assert np.array_equal(z, expected, equal_nan=True) and np.array_equal(np.signbit(z), np.signbit(expected) & ~np.isnan(z) | np.signbit(z) & np.isnan(z))
+    assert np.array_equal(z, expected, equal_nan=True) and np.array_equal(np.signbit(z),
+        np.signbit(expected) & ~np.isnan(z) | np.signbit(z) & np.isnan(z))
 
 
 def test_saturation_mode_turns_inf_to_largest_and_nan_to_zero(run):
@@ -186,7 +187,8 @@ CASTS = {
     "float_to_half": (np.float32, np.float16, {
         1 + TIE: dict(none=1, rint=1, floor=1, ceil=1 + 2 * TIE, round=1 + 2 * TIE, trunc=1, odd=1 + 2 * TIE),
         -1 - TIE: dict(none=-1, rint=-1, floor=-1 - 2 * TIE, ceil=-1, round=-1 - 2 * TIE, trunc=-1, odd=-1 - 2 * TIE),
-        1 + 3 * TIE: dict(none=1 + 4 * TIE, rint=1 + 4 * TIE, floor=1 + 2 * TIE, ceil=1 + 4 * TIE, round=1 + 4 * TIE, trunc=1 + 2 * TIE, odd=1 + 2 * TIE),
+        1 + 3 * TIE: dict(none=1 + 4 * TIE, rint=1 + 4 * TIE, floor=1 + 2 * TIE, ceil=1 + 4 * TIE, round=1 + 4 * TIE,
+            trunc=1 + 2 * TIE, odd=1 + 2 * TIE),
         65519.0: dict(none=65504, rint=65504, floor=65504, round=65504, trunc=65504, odd=65504),
         65520.0: dict(none=np.inf, rint=np.inf, round=np.inf, trunc=65504),
         2.0**-25: dict(none=0, rint=0, floor=0, ceil=2.0**-24, round=2.0**-24, trunc=0, odd=2.0**-24),
@@ -206,8 +208,10 @@ CASTS = {
         3e9: dict(rint=2**31 - 1), -3e9: dict(trunc=-2**31)}),
     "int_to_float": (np.int32, np.float32, {
         2**24 + 1: dict(none=2**24, rint=2**24, floor=2**24, ceil=2**24 + 2, round=2**24 + 2, trunc=2**24)}),
-    "half_to_float": (np.float16, np.float32, {2.0**-24: dict(none=2.0**-24), 65504: dict(none=65504), np.inf: dict(none=np.inf)}),
-    "bfloat_to_float": (np.uint16, np.float32, {0x3FC0: dict(none=1.5), 0x0001: dict(none=2.0**-133), 0xFF80: dict(none=-np.inf)}),
+    "half_to_float": (np.float16, np.float32, {2.0**-24: dict(none=2.0**-24), 65504: dict(none=65504),
+        np.inf: dict(none=np.inf)}),
+    "bfloat_to_float": (np.uint16, np.float32, {0x3FC0: dict(none=1.5), 0x0001: dict(none=2.0**-133),
+        0xFF80: dict(none=-np.inf)}),
 }
 MODES = ("none", "rint", "floor", "ceil", "round", "trunc", "odd")
 
@@ -223,7 +227,8 @@ def test_cast_rounds_as_the_table_says(run, pair, mode):
         return
     z = run(f"{pair}_{mode}", list(wanted), dtype=source, out=target)
     expected = np.array(list(wanted.values()), target)
-    assert np.array_equal(z[:len(wanted)], expected) and np.array_equal(np.signbit(z[:len(wanted)].astype(float)), np.signbit(expected.astype(float)))
+    assert np.array_equal(z[:len(wanted)], expected) and np.array_equal(np.signbit(z[:len(wanted)].astype(float)),
+        np.signbit(expected.astype(float)))
 
 
 def test_cast_mask_and_strides_follow_the_wider_type(run):
@@ -243,10 +248,12 @@ def test_half_conversion_is_the_same_with_and_without_f16c(cache):
     every = np.arange(1 << 16, dtype=np.uint16)
     random = np.random.default_rng(4).integers(0, 1 << 32, 1 << 20, dtype=np.uint32)
     near = every.view(np.float16).astype(np.float32).view(np.uint32)
-    for source, target, to_half in ((every, np.float32, 0), (np.concatenate([random, near, near + 4096, near - 4096, near + 1]), np.uint16, 1)):
+    for source, target, to_half in ((every, np.float32, 0), (np.concatenate([random, near, near + 4096, near - 4096,
+        near + 1]), np.uint16, 1)):
         results = [np.zeros(source.size, target) for _ in range(2)]
         for portable, result in enumerate(results):
-            lib.twin_convert(ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(result.ctypes.data), source.size, to_half, portable)
+            lib.twin_convert(ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(result.ctypes.data), source.size,
+                to_half, portable)
         assert (results[0].view(np.uint8) == results[1].view(np.uint8)).all()
         with np.errstate(all="ignore"):
             numpy = source.view(np.float32).astype(np.float16) if to_half else source.view(np.float16).astype(np.float32)
@@ -297,7 +304,8 @@ def test_filler_is_undefined(run):
 
 def test_mask_register_and_counter_mode(run):
     z = run("mask_register", ramp(512), ramp(512))
-    assert (z[:10] == 2 * ramp(10)).all() and (z[128:138] == 2 * (128 + ramp(10))).all() and not z[10:128].any() and not z[138:].any()
+    assert (z[:10] == 2 * ramp(10)).all() and (z[128:138] == 2 * (128 + ramp(10))).all()
+    assert not z[10:128].any() and not z[138:].any()
     z = run("counter_mode", ramp(512), ramp(512))
     assert (z[:300] == 2 * ramp(300)).all() and not z[300:].any()
     z = run("count_form_resets", ramp(512), ramp(512))  # a count form leaves a full mask in normal mode: one repeat
@@ -322,11 +330,13 @@ LIMITS = {
     "pad_count_4096": ("limit", "Bench<half> t(x, y, z); DataCopyPad(t.xg, t.c, {4096, 2, 0, 0, 0});"),
     "pad_len": ("limit", "Bench<half> t(x, y, z); DataCopyPad(t.xg, t.c, {1, 2097152, 0, 0, 0});"),
     "pad_odd_bytes": ("limit", "Bench<half> t(x, y, z); DataCopyPad(t.xg, t.c, {1, 3, 0, 0, 0});"),
-    "pad_too_wide": ("limit", "Bench<half> t(x, y, z); DataCopyPad(t.c, t.xg, {1, 32, 0, 0, 0}, DataCopyPadExtParams<half>(true, 17, 0, half(0)));"),
+    "pad_too_wide": ("limit", "Bench<half> t(x, y, z); DataCopyPad(t.c, t.xg, {1, 32, 0, 0, 0}, "
+        "DataCopyPadExtParams<half>(true, 17, 0, half(0)));"),
     "repeat_256": ("limit", "Bench<half> t(x, y, z); Add(t.c, t.a, t.b, 128, static_cast<uint8_t>(256), {1, 1, 1, 8, 8, 8});"),
     "mask_129": ("limit", "Bench<half> t(x, y, z); Add(t.c, t.a, t.b, 129, 1, {1, 1, 1, 8, 8, 8});"),
     "mask_65": ("limit", "Bench<float> t(x, y, z); Add(t.c, t.a, t.b, 65, 1, {1, 1, 1, 8, 8, 8});"),
-    "mask_high_word": ("limit", "Bench<float> t(x, y, z); uint64_t m[2] = {1, 1}; Add(t.c, t.a, t.b, m, 1, {1, 1, 1, 8, 8, 8});"),
+    "mask_high_word": ("limit", "Bench<float> t(x, y, z); uint64_t m[2] = {1, 1}; Add(t.c, t.a, t.b, m, 1, {1, 1, 1, 8, "
+        "8, 8});"),
     "count_0": ("limit", "Bench<half> t(x, y, z); Add(t.c, t.a, t.b, 0);"),
     "block_stride_0": ("limit", "Bench<half> t(x, y, z); Add(t.c, t.a, t.b, 128, 1, {0, 1, 1, 8, 8, 8});"),
     "no_bfloat_to_half": ("limit", "Bench<bfloat16_t, half, half> t(x, y, z); Cast(t.c, t.a, RoundMode::CAST_NONE, 64);"),
@@ -334,16 +344,20 @@ LIMITS = {
     "buffers_65": ("limit", "TPipe p; TQue<TPosition::VECIN, 1> q; p.InitBuffer(q, 65, 32);"),
     "copy_misaligned": ("alignment", "Bench<half> t(x, y, z); DataCopy(t.c[1], t.xg, 16);"),
     "vector_misaligned": ("alignment", "Bench<half> t(x, y, z); Add(t.c[8], t.a, t.b, 16);"),
-    "gm_odd": ("alignment", "GlobalTensor<half> g; g.SetGlobalBuffer((__gm__ half*)(x + 1)); Bench<half> t(x, y, z); DataCopy(t.c, g, 16);"),
+    "gm_odd": ("alignment", "GlobalTensor<half> g; g.SetGlobalBuffer((__gm__ half*)(x + 1)); Bench<half> t(x, y, z); "
+        "DataCopy(t.c, g, 16);"),
     "gm_read_past": ("gm-bounds", "Bench<half> t(x, y, z); DataCopy(t.c, t.xg[4081], 16);"),
-    "gm_read_before": ("gm-bounds", "Bench<half> t(x, y, z); GlobalTensor<half> g; g.SetGlobalBuffer(t.xg.GetPhyAddr(0) - 16); DataCopy(t.c, g, 16);"),
+    "gm_read_before": ("gm-bounds", "Bench<half> t(x, y, z); GlobalTensor<half> g; g.SetGlobalBuffer(t.xg.GetPhyAddr(0) "
+        "- 16); DataCopy(t.c, g, 16);"),
     "gm_write_past": ("gm-bounds", "Bench<half> t(x, y, z); DataCopyPad(t.zg[1], t.c, {2, 32, 0, 8192, 0});"),
     "gm_scalar_past": ("gm-bounds", "Bench<half> t(x, y, z); t.zg.SetValue(4096, half(0));"),
-    "gm_null": ("gm-bounds", "Bench<half> t(x, y, z); GlobalTensor<half> g; g.SetGlobalBuffer(nullptr); DataCopy(t.c, g, 16);"),
+    "gm_null": ("gm-bounds", "Bench<half> t(x, y, z); GlobalTensor<half> g; g.SetGlobalBuffer(nullptr); DataCopy(t.c, "
+        "g, 16);"),
     "gm_read_only": ("gm-bounds", "Bench<half> t(x, y, z); DataCopy(t.xg, t.c, 16);"),
     "tensor_overrun": ("ub-bounds", "Bench<half> t(x, y, z); Add(t.a, t.b, t.c[4080], 32);"),
     "repeat_overrun": ("ub-bounds", "Bench<half> t(x, y, z); Add(t.c, t.a, t.b, 128, 33, {1, 1, 1, 8, 8, 8});"),
-    "copy_overrun": ("ub-bounds", "Bench<half> t(x, y, z); DataCopyPad(t.c[4080], t.xg, {2, 2, 0, 0, 0}, DataCopyPadExtParams<half>());"),
+    "copy_overrun": ("ub-bounds", "Bench<half> t(x, y, z); DataCopyPad(t.c[4080], t.xg, {2, 2, 0, 0, 0}, "
+        "DataCopyPadExtParams<half>());"),
     "ub_overflow": ("ub-overflow", "TPipe p; TBuf<TPosition::VECCALC> b, c; p.InitBuffer(b, 196352); p.InitBuffer(c, 1);"),
     "partial_overlap": ("overlap", "Bench<half> t(x, y, z); Add(t.a[16], t.a, t.b, 128, 1, {1, 1, 1, 8, 8, 8});"),
     "shift_in_place": ("overlap", "Bench<half> t(x, y, z); Add(t.a[128], t.a, t.b, 128, 4, {1, 1, 1, 8, 8, 8});"),
@@ -376,8 +390,10 @@ def test_limit_is_refused(limits, name):
 
 @pytest.mark.parametrize("body, message", [
     ("Bench<bfloat16_t> t(x, y, z); Add(t.c, t.a, t.b, 16);", "Add has no such type"),
-    ("Bench<half> t(x, y, z); const int n = 256; Add(t.c, t.a, t.b, 128, n + t.a.GetSize(), {1, 1, 1, 8, 8, 8});", "-Werror=conversion"),
-    ("Bench<half> t(x, y, z); const uint32_t n = t.a.GetSize(); DataCopyParams p{1, n, 0, 0}; DataCopy(t.c, t.xg, p);", "-Werror=narrowing"),
+    ("Bench<half> t(x, y, z); const int n = 256; Add(t.c, t.a, t.b, 128, n + t.a.GetSize(), {1, 1, 1, 8, 8, 8});",
+        "-Werror=conversion"),
+    ("Bench<half> t(x, y, z); const uint32_t n = t.a.GetSize(); DataCopyParams p{1, n, 0, 0}; DataCopy(t.c, t.xg, p);",
+        "-Werror=narrowing"),
 ])
 def test_the_compiler_refuses(cache, tmp_path, body, message):
     source = tmp_path / "refused.cpp"
@@ -390,10 +406,13 @@ def test_report_counts(cache):
     x, y, z = (np.ones(BYTES // 2, np.float16) for _ in range(3))
     report = twin.build([CASES / "semantics.cpp"], "add_prefix", out_dir=cache).run([x, y, z], blocks=1, trace=True)
     (core,) = report.cores
-    assert core == dict(dma_in=3, dma_out=1, bytes_in=3 * BYTES, bytes_out=BYTES, bursts_in=3, bursts_out=1, barriers=2, flags=0,
+    assert core == dict(dma_in=3, dma_out=1, bytes_in=3 * BYTES, bytes_out=BYTES, bursts_in=3, bursts_out=1,
+        barriers=2, flags=0,
                         scalar_gm=0, ub_high=3 * BYTES, vec={"Add.f16": (1, 3)})
-    assert [arg["bytes_in"] for arg in report.args] == [BYTES] * 3 and [arg["bytes_out"] for arg in report.args] == [0, 0, BYTES]
+    assert [arg["bytes_in"] for arg in report.args] == [BYTES] * 3 and [arg["bytes_out"] for arg in report.args] == [0,
+        0, BYTES]
     names = [report.ops[op] for op in report.trace["op"]]
     assert names == ["DataCopy GM->UB"] * 3 + ["PipeBarrier", "Add", "PipeBarrier", "DataCopy UB->GM", "PipeBarrier"]
     add = report.trace[4]
-    assert (add["repeats"], add["ub_lo"], add["ub_hi"], add["src0_lo"], add["src1_hi"]) == (3, 16384, 16384 + 712, 0, 8192 + 712)
+    assert (add["repeats"], add["ub_lo"], add["ub_hi"], add["src0_lo"], add["src1_hi"]) == (3, 16384, 16384 + 712, 0,
+        8192 + 712)

@@ -39,16 +39,17 @@ TRACE_DTYPE = np.dtype({
     "offsets": [0, 8] + list(range(16, 60, 4)) + [60, 62, 64, 65, 66, 67, 68, 69],
     "itemsize": 80,
 })
-_COUNTERS = ("dma_in", "dma_out", "bytes_in", "bytes_out", "bursts_in", "bursts_out", "barriers", "flags", "scalar_gm", "ub_high")
+_COUNTERS = ("dma_in", "dma_out", "bytes_in", "bytes_out", "bursts_in", "bursts_out", "barriers", "flags", "scalar_gm",
+             "ub_high")
 
 
 class _Run(ctypes.Structure):
     _fields_ = [
         ("entry", ctypes.c_void_p), ("args", ctypes.c_int32), ("data", ctypes.POINTER(ctypes.c_void_p)),
         ("sizes", ctypes.POINTER(ctypes.c_uint64)), ("writable", ctypes.POINTER(ctypes.c_uint8)), ("tiling", ctypes.c_char_p),
-        ("tiling_size", ctypes.c_uint64), ("tiling_key", ctypes.c_uint64), ("blocks", ctypes.c_uint32), ("ub_size", ctypes.c_uint32),
-        ("check", ctypes.c_int32), ("trace", ctypes.c_int32), ("saturate", ctypes.c_int32), ("fused", ctypes.c_int32), ("plain", ctypes.c_int32),
-        ("seed", ctypes.c_int64),
+        ("tiling_size", ctypes.c_uint64), ("tiling_key", ctypes.c_uint64), ("blocks", ctypes.c_uint32),
+        ("ub_size", ctypes.c_uint32), ("check", ctypes.c_int32), ("trace", ctypes.c_int32), ("saturate", ctypes.c_int32),
+        ("fused", ctypes.c_int32), ("plain", ctypes.c_int32), ("seed", ctypes.c_int64),
     ]
 
 
