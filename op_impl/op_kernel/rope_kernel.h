@@ -178,15 +178,26 @@ class Rope {
 
   // ---- GM to UB and back ------------------------------------------------------------------------------------------
 
-  // Calls copy(GM offset, UB offset, params from GM to UB) for q's and for k's part of the tile; in UB they lie side by side.
-  template <typename F>
-  __aicore__ inline void ForEachPart(const RopeTile& tile, F&& copy) {
+  // q's and k's part of the tile, side by side in UB. No lambda: the device compiler wants an attribute on it that g++
+  // does not know.
+  template <bool load>
+  __aicore__ inline void Copy(const RopeTile& tile, const LocalTensor<X>& ub) {
     const uint32_t end = tile.head + tile.heads, qEnd = Least(end, d_.qHeads);
-    const uint32_t qPart = tile.head < qEnd ? qEnd - tile.head : 0;
-    if (qPart > 0) copy(false, Offset(tile.token, d_.qHeads, tile.head), 0u, Params(tile, qPart, d_.qHeads));
-    if (qPart == tile.heads) return;
-    const uint32_t kHead = tile.head + qPart - d_.qHeads;
-    copy(true, Offset(tile.token, d_.kHeads, kHead), qPart * size_, Params(tile, tile.heads - qPart, d_.kHeads));
+    const uint32_t qPart = tile.head < qEnd ? qEnd - tile.head : 0, kPart = tile.heads - qPart;
+    if (qPart > 0) {
+      CopyPart<load>(load ? q_ : qOut_, Offset(tile.token, d_.qHeads, tile.head), ub, Params(tile, qPart, d_.qHeads));
+    }
+    if (kPart > 0) {
+      CopyPart<load>(load ? k_ : kOut_, Offset(tile.token, d_.kHeads, end - kPart - d_.qHeads), ub[qPart * size_],
+                     Params(tile, kPart, d_.kHeads));
+    }
+  }
+
+  template <bool load>
+  __aicore__ inline void CopyPart(const GlobalTensor<X>& gm, uint64_t at, const LocalTensor<X>& ub,
+                                  const DataCopyParams& in) {
+    if constexpr (load) DataCopy(ub, gm[at], in);
+    else DataCopy(gm[at], ub, DataCopyParams(in.blockCount, in.blockLen, in.dstStride, in.srcStride));
   }
 
   __aicore__ inline uint64_t Offset(int64_t token, uint32_t heads, uint32_t head) const {
@@ -204,18 +215,13 @@ class Rope {
 
   __aicore__ inline void Load(const RopeTile& tile) {
     LocalTensor<X> x = in_.template AllocTensor<X>();
-    ForEachPart(tile, [&](bool isK, uint64_t from, uint32_t to, const DataCopyParams& params) {
-      DataCopy(x[to], isK ? k_[from] : q_[from], params);
-    });
+    Copy<true>(tile, x);
     in_.EnQue(x);
   }
 
   __aicore__ inline void Store(const RopeTile& tile) {
     LocalTensor<X> y = out_.template DeQue<X>();
-    ForEachPart(tile, [&](bool isK, uint64_t to, uint32_t from, const DataCopyParams& params) {
-      DataCopy(isK ? kOut_[to] : qOut_[to], y[from],
-               DataCopyParams(params.blockCount, params.blockLen, params.dstStride, params.srcStride));
-    });
+    Copy<false>(tile, y);
     out_.FreeTensor(y);
   }
 
