@@ -1,6 +1,11 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """The kernel under the hazard model, its pipes run out of program order wherever no edge forbids it: no report, same bits."""
+import os
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -61,3 +66,16 @@ def test_fifty_orders_of_anything(problem):
     if (np.diff(case.ends.astype(np.int64)) >= 0).all():
         case.check(cores, ub)
     agrees_in_every_order(case, cores, ub)
+
+
+@pytest.mark.slow
+def test_the_operators_own_tests_in_fifty_orders():
+    tests = kernel.REPO / "tests"
+    paths = os.pathsep.join((str(tests), str(kernel.REPO), os.environ.get("PYTHONPATH", "")))
+    runs = [subprocess.Popen([sys.executable, "-m", "pytest", "-q", "-p", "every_order", "-p", "no:cacheprovider",
+                              str(tests / "test_kernel.py")], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env={**os.environ, "PYTHONPATH": paths, "EVERY_ORDER": f"{i}/2"}) for i in range(2)]
+    for run in runs:
+        said = run.communicate()[0]
+        assert run.returncode == 0, said[-3000:]
+        assert int(re.search(r"(\d+) checks", said)[1]) > 500
