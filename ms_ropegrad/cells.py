@@ -3,7 +3,7 @@
 """What a user calls: the Cells RopeGrad and Rope, and the functions of the same names."""
 from mindspore import Tensor, nn
 
-from . import checks, packed
+from ms_ropegrad import checks, packed  # absolute: MindSpore imports this file under another name for amp O1
 
 
 class _Packed(nn.Cell):
