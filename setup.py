@@ -1,12 +1,34 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
+import os
 import re
+import zlib
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 here = Path(__file__).parent
 version = re.search(r'__version__ = "(.+)"', (here / "ms_ropegrad/__init__.py").read_text()).group(1)
+source = "op_impl/cpu/rope_native.cpp"
+stamp = f"{version} {zlib.crc32((here / source).read_bytes()):08x}"  # ms_ropegrad/native.py compares it
+
+
+class BuildNative(build_ext):
+    """A plain shared library, no Python module: one file name for every Python."""
+
+    def get_ext_filename(self, name):
+        return os.path.join(*name.split(".")[:-1], "librope_native.so")
+
+    def get_export_symbols(self, ext):
+        return []
+
+
+native = Extension(
+    "ms_ropegrad.librope_native", [source], depends=["ms_ropegrad/__init__.py"], language="c++",
+    optional=True,  # without a compiler the package uses NumPy: python -m ms_ropegrad info
+    define_macros=[("ROPE_STAMP", f'"{stamp}"')],
+    extra_compile_args=["-std=c++17", "-O2", "-g0", "-ffp-contract=off", "-fvisibility=hidden", "-pthread"], extra_link_args=["-pthread"])
 
 setup(
     name="ms_ropegrad",
@@ -16,6 +38,8 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=["ms_ropegrad"],
+    ext_modules=[native],
+    cmdclass={"build_ext": BuildNative},
     python_requires=">=3.9",
     # MindSpore's binaries were built against NumPy 1.x; 2.10 does not say so and dies with NumPy 2 in "numpy.core.multiarray
     # failed to import".

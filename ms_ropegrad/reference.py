@@ -52,7 +52,7 @@ def rope_grad(rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, formula="atb",
         [0.5 0.5]
     """
     op = checks.formula_op(formula, "formula")
-    return _checked(op, (rope_q_grad, rope_k_grad, cos, sin), q_seq_len, seq_ends, dtype)
+    return checked(op, (rope_q_grad, rope_k_grad, cos, sin), q_seq_len, seq_ends, dtype)
 
 
 def rope(q, k, cos, sin, q_seq_len=None, *, seq_ends=None, dtype=None):
@@ -66,11 +66,14 @@ def rope(q, k, cos, sin, q_seq_len=None, *, seq_ends=None, dtype=None):
         >>> print(reference.rope(x, x, zero, one, [1])[0])
         [[0. 1.]]
     """
-    return _checked("RopeForward", (q, k, cos, sin), q_seq_len, seq_ends, dtype)
+    return checked("RopeForward", (q, k, cos, sin), q_seq_len, seq_ends, dtype)
 
 
-def _checked(op, arrays, q_seq_len, seq_ends, dtype):
+def checked(op, arrays, q_seq_len, seq_ends, dtype, run=None):
+    """Every check, then ``run`` (:func:`apply` unless given) with the lengths as ends."""
     checks.ndarrays(op, arrays)
+    # Below there is neither a matrix nor a foreign byte order.
+    arrays = [np.asarray(a if a.dtype.isnative else a.astype(a.dtype.newbyteorder())) for a in arrays]
     dtypes = [a.dtype.name for a in arrays]
     if dtype is not None:
         checks.held_dtype(op, dtypes, dtype)
@@ -78,7 +81,7 @@ def _checked(op, arrays, q_seq_len, seq_ends, dtype):
             dtypes = ["bfloat16", "bfloat16", *dtypes[2:]]
     checks.arrays(op, [a.shape for a in arrays], dtypes)
     ends = checks.ends(op, q_seq_len, seq_ends, arrays[0].shape[0], arrays[2].shape[0])
-    return apply(op, *arrays, ends, dtype)
+    return (run or apply)(op, *arrays, ends, dtype)
 
 
 def positions(seq_ends, n_tokens, max_seq_len):
@@ -193,7 +196,9 @@ def pool():
     """The worker threads, one set per process, started by the first caller so that they share its rounding mode."""
     pid = os.getpid()
     if pid not in _pools:
-        n = int(os.environ.get("OMP_NUM_THREADS") or 0) or len(os.sched_getaffinity(0))
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # anything else is ignored, as OpenMP does
+        n = min(int(asked), cpus) if asked.isdecimal() and int(asked) else cpus
         workers = ThreadPoolExecutor(n, "ms_ropegrad")
         list(workers.map(lambda _: os.getpid(), range(n)))
         _pools[pid] = workers
