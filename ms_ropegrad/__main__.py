@@ -19,6 +19,24 @@ def _demo(args):
         return 2
 
 
+def _info(_args):
+    os.environ.setdefault("GLOG_v", "3")
+    require_numpy()
+    import mindspore
+    import numpy
+    from . import __version__, custom, native
+    print(f"ms_ropegrad {__version__}, MindSpore {mindspore.__version__}, NumPy {numpy.__version__}, device {custom.device()}")
+    try:
+        backend, why = custom.choose()
+        threads = f", {native.threads()} threads" if backend == "native" else ""
+        print(f"CPU backend: {backend}{threads}")
+        print(f"  {why}")
+    except (RuntimeError, ValueError) as e:
+        print(f"CPU backend: none\n  {e}")
+        return 1
+    return 0
+
+
 def _number(low):
     def parse(text):
         if not text.isdigit() or not low <= int(text) < 2**31:
@@ -44,6 +62,8 @@ def main(argv=None):
     parser = argparse.ArgumentParser("python -m ms_ropegrad", description="Rotary position embedding and its backward on packed sequences.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
+    info = commands.add_parser("info", help="versions, and what computes on CPU and why")
+    info.set_defaults(call=_info)
     args = parser.parse_args(argv)
     try:
         return args.call(args)

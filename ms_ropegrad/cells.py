@@ -9,8 +9,9 @@ from ms_ropegrad import checks, packed  # absolute: MindSpore imports this file 
 class _Packed(nn.Cell):
     """What RopeGrad and Rope share: lengths fixed at construction, or given in the call."""
 
-    def __init__(self, op, formula_op, q_seq_len, seq_ends):
+    def __init__(self, op, formula_op, q_seq_len, seq_ends, backend):
         super().__init__()
+        self._backend = checks.backend("backend", backend)
         self._op = op
         self._formula_op = formula_op
         self._own = None
@@ -21,6 +22,12 @@ class _Packed(nn.Cell):
             values = q_seq_len if seq_ends is None else seq_ends
             checks.ends_of_list(op, self._own_name, values)
             self._own = checks.int_list(op, self._own_name, values)
+
+    def __call__(self, *args, **kwargs):
+        try:
+            return super().__call__(*args, **kwargs)
+        except RuntimeError as e:
+            checks.reraise(e)
 
     @property
     def q_seq_len(self):
@@ -66,6 +73,9 @@ class RopeGrad(_Packed):
         formula (str, optional): ``"atb"`` or ``"exact"`` . Default: ``"atb"`` .
         seq_ends (Union[list[int], tuple[int]], optional): Cumulative ends (no leading 0, repeats allowed) instead of
             `q_seq_len` . Default: ``None`` .
+        backend (str, optional): What computes on CPU: ``"native"`` (the C++ library), ``"numpy"`` , or ``"auto"`` : the
+            environment variable MS_ROPEGRAD_BACKEND if set, else native if it is there, else numpy. Both give the same
+            bits; only native takes dynamic shapes. Default: ``"auto"`` .
 
     Inputs:
         - **rope_q_grad** (Tensor) - Gradient of the rotated q, shape (n_tokens, q_hidden_size), dtype float16, bfloat16
@@ -105,12 +115,12 @@ class RopeGrad(_Packed):
         (11, 128) 1.0 1.382
     """
 
-    def __init__(self, q_seq_len=None, formula="atb", seq_ends=None):
-        super().__init__("RopeGrad", checks.formula_op(formula, "formula"), q_seq_len, seq_ends)
+    def __init__(self, q_seq_len=None, formula="atb", seq_ends=None, backend="auto"):
+        super().__init__("RopeGrad", checks.formula_op(formula, "formula"), q_seq_len, seq_ends, backend)
 
     def construct(self, rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, seq_ends=None):
         op = self._formula_op
-        return packed.run(op, packed.adjoint(op), self._own_name, self._own, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
+        return packed.run(op, packed.adjoint(op), self._backend, self._own_name, self._own, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
 
 
 class Rope(_Packed):
@@ -127,6 +137,7 @@ class Rope(_Packed):
         grad_formula (str, optional): ``"exact"`` , the adjoint; or ``"atb"`` , which reproduces the vendor's training:
             its backward is not the gradient of this forward (see :class:`RopeGrad` ). Default: ``"exact"`` .
         seq_ends (Union[list[int], tuple[int]], optional): As in :class:`RopeGrad` . Default: ``None`` .
+        backend (str, optional): As in :class:`RopeGrad` . Default: ``"auto"`` .
 
     Inputs:
         - **q** (Tensor) - Shape (n_tokens, q_hidden_size), dtype float16, bfloat16 or float32.
@@ -155,11 +166,11 @@ class Rope(_Packed):
         (11, 256) (11, 128) 1.0
     """
 
-    def __init__(self, q_seq_len=None, grad_formula="exact", seq_ends=None):
-        super().__init__("RopeForward", checks.formula_op(grad_formula, "grad_formula"), q_seq_len, seq_ends)
+    def __init__(self, q_seq_len=None, grad_formula="exact", seq_ends=None, backend="auto"):
+        super().__init__("RopeForward", checks.formula_op(grad_formula, "grad_formula"), q_seq_len, seq_ends, backend)
 
     def construct(self, q, k, cos, sin, q_seq_len=None, seq_ends=None):
-        return packed.run("RopeForward", self._formula_op, self._own_name, self._own, q, k, cos, sin, q_seq_len, seq_ends)
+        return packed.run("RopeForward", self._formula_op, self._backend, self._own_name, self._own, q, k, cos, sin, q_seq_len, seq_ends)
 
 
 def rope_grad(rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, formula="atb", seq_ends=None):
@@ -196,7 +207,7 @@ def rope_grad(rope_q_grad, rope_k_grad, cos, sin, q_seq_len=None, formula="atb",
         (3, 64)
     """
     op = packed.formula_op(formula, "formula")
-    return packed.run(op, packed.adjoint(op), "", None, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
+    return packed.run(op, packed.adjoint(op), "auto", "", None, rope_q_grad, rope_k_grad, cos, sin, q_seq_len, seq_ends)
 
 
 def rope(q, k, cos, sin, q_seq_len=None, grad_formula="exact", seq_ends=None):
@@ -232,7 +243,7 @@ def rope(q, k, cos, sin, q_seq_len=None, grad_formula="exact", seq_ends=None):
         >>> print(rope_k[2, 0])
         1.0
     """
-    return packed.run("RopeForward", packed.formula_op(grad_formula, "grad_formula"), "", None, q, k, cos, sin, q_seq_len, seq_ends)
+    return packed.run("RopeForward", packed.formula_op(grad_formula, "grad_formula"), "auto", "", None, q, k, cos, sin, q_seq_len, seq_ends)
 
 
 def check_lengths(n_tokens, max_seq_len, q_seq_len=None, seq_ends=None):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every refusal, in one wording, for all paths. Works on shapes and dtype names; imports no mindspore."""
 import operator
+import re
 
 import numpy as np
 
@@ -16,6 +17,14 @@ def _must(op, what, need, got):
 
 def refuse(op, what, need, got):
     raise ValueError(_must(op, what, need, got))
+
+
+def reraise(error):
+    """MindSpore makes a RuntimeError of whatever the native library throws: ValueError again, in the words of this file."""
+    refusal = re.search(r"Error message is (For 'Rope(?:Grad)?', the .*)", str(error))
+    if refusal:
+        raise ValueError(refusal.group(1)) from error
+    raise error
 
 
 def formula_op(formula, arg):
@@ -54,8 +63,18 @@ def held_dtype(op, dtypes, dtype):
             raise TypeError(_must(op, f"dtype of '{name}'", " or ".join(sorted(need)) + f" when 'dtype' is '{dtype}'", got))
 
 
-def arrays(op, shapes, dtypes):
-    """Shapes and dtype names of the four inputs, in the operator's order."""
+def backend(name, value):
+    """The CPU backend ``value``; ``name`` is 'backend' or the environment variable."""
+    if value not in spec.BACKENDS:
+        raise ValueError(f"The {name} must be {', '.join(map(repr, spec.BACKENDS[:-1]))} or {spec.BACKENDS[-1]!r}, but got {value!r}.")
+    return value
+
+
+def arrays(op, shapes, dtypes, dynamic=False):
+    """Shapes and dtype names of the four inputs, in the operator's order.
+
+    ``dynamic``: shapes of a graph may be unknown; the native library checks them when they are known.
+    """
     names = spec.OPS[op][0]
     for name, dtype in zip(names, dtypes):
         if dtype not in spec.DTYPES:
@@ -67,10 +86,12 @@ def arrays(op, shapes, dtypes):
         raise TypeError(_must(op, f"dtype of 'cos' for '{names[0]}' of {dtypes[0]}", need, dtypes[2]))
     if dtypes[3] != dtypes[2]:
         raise TypeError(_must(op, "dtype of 'sin'", f"the same as 'cos' ({dtypes[2]})", dtypes[3]))
+    if dynamic and any(map(_unknown, shapes)):
+        return
     for name, shape in zip(names, shapes):
-        if shape is None or None in shape or any(d < 0 for d in shape):
-            raise ValueError(_must(op, f"shape of '{name}'", "static on CPU (the numbers of tokens and sequences may change from "
-                                   "call to call: leave set_inputs out)", "a dynamic shape"))
+        if _unknown(shape):
+            raise ValueError(_must(op, f"shape of '{name}'", "static (the numbers of tokens and sequences may change from "
+                                   "call to call: leave set_inputs out) unless the backend is native", "a dynamic shape"))
         if len(shape) != 2:
             raise ValueError(_must(op, f"rank of '{name}'", "2", f"{len(shape)} with shape {tuple(shape)}"))
     q, k, cos, sin = (tuple(int(d) for d in s) for s in shapes)
@@ -99,11 +120,18 @@ def one_lengths(op, has_lengths, has_ends, has_own=False):
         raise ValueError(_must(op, "sequence lengths", "given once, as 'q_seq_len' or as 'seq_ends'", got))
 
 
-def length_tensor(op, name, shape, dtype):
+def _unknown(shape):
+    return shape is None or None in shape or any(d < 0 for d in shape)
+
+
+def length_tensor(op, name, shape, dtype, dynamic=False):
     if dtype not in spec.LENGTH_DTYPES:
         raise TypeError(_must(op, f"dtype of '{name}'", f"one of {list(spec.LENGTH_DTYPES)}", dtype))
-    if shape is None or None in shape or any(d < 0 for d in shape):
-        raise ValueError(_must(op, f"shape of '{name}'", "static on CPU (pad to a fixed number of sequences)", "a dynamic shape"))
+    if _unknown(shape):
+        if dynamic:
+            return
+        raise ValueError(_must(op, f"shape of '{name}'", "static (pad to a fixed number of sequences) unless the backend is native",
+                               "a dynamic shape"))
     if len(shape) != 1 or shape[0] < 1:
         raise ValueError(_must(op, f"shape of '{name}'", "(number of sequences,) with at least one", tuple(shape)))
 

@@ -1,10 +1,12 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How an operator reaches a device. The only file that knows ops.Custom: one op per (device, op type, gradient op type).
+"""How an operator reaches a device. The only file that knows ops.Custom: one op per (target, op type, gradient op type).
 
-On CPU, graphs call NumPy through a pyfunc; PYNATIVE_MODE calls it directly, since there MindSpore reports a pyfunc's errors
-late and reuses its buffers for other shapes after a recompute ("The output info size is: 4 and 2").
+The target is Ascend; or native, the CPU library; or numpy: there graphs call NumPy through a pyfunc, and PYNATIVE_MODE calls it
+directly, since MindSpore reports a pyfunc's errors late and reuses its buffers for other shapes after a recompute ("The
+output info size is: 4 and 2").
 """
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
@@ -14,7 +16,7 @@ from mindspore import dtype as mstype
 from mindspore.common._grad_function import _Function
 from mindspore.ops import CustomRegOp, DataType, constexpr
 
-from . import checks, reference, spec
+from . import checks, native, reference, spec
 
 _built = {}  # Custom objects are never freed by MindSpore, so they are built once and kept
 _DATA_TYPE = {"float16": DataType.F16_Default, "bfloat16": DataType.BF16_Default, "float32": DataType.F32_Default,
@@ -26,18 +28,48 @@ def device():
     return mindspore.get_context("device_target")
 
 
-def call(op, grad_op, x_q, x_k, cos, sin, seq_ends):
+def choose(backend="auto"):
+    """(CPU backend, why): ``backend`` if it names one, else MS_ROPEGRAD_BACKEND, else native if it is there, else numpy."""
+    if backend == "auto":
+        backend = checks.backend("MS_ROPEGRAD_BACKEND", os.environ.get("MS_ROPEGRAD_BACKEND") or "auto")
+    if backend == "numpy":
+        return backend, "asked for by backend= or MS_ROPEGRAD_BACKEND"
+    library, status = native.status()
+    if library is not None and not _loadable(native.path()):
+        library, status = None, f"MindSpore cannot load {native.path()}: a colon in the path, or outside MS_CUSTOM_AOT_WHITE_LIST"
+    if library is not None:
+        return "native", status
+    if backend == "native":
+        raise RuntimeError(f"The backend 'native' cannot be used: {status}.")
+    return "numpy", status
+
+
+def _loadable(path):
+    white, path = os.environ.get("MS_CUSTOM_AOT_WHITE_LIST"), os.path.realpath(path)
+    return ":" not in path and (white is None or os.path.commonpath([path, os.path.realpath(white)]) == os.path.realpath(white))
+
+
+@constexpr(reuse_result=False)
+def target(backend):
+    """Ascend, native or numpy; or a device that neither can serve."""
+    return choose(backend)[0] if device() == "CPU" else device()
+
+
+def call(op, grad_op, backend, x_q, x_k, cos, sin, seq_ends):
     """Run op on checked tensors; compiled into the graph in GRAPH_MODE. ``grad_op`` computes the backward."""
+    where = target(backend)
+    if where == "native":
+        return primitive(op, grad_op, backend)(x_q, x_k, cos, sin, seq_ends)
     if x_q.shape[0] == 0:  # an empty tensor cannot cross into a pyfunc
         return x_q, x_k
-    if eager() and device() == "CPU":
+    if where == "numpy" and eager():
         return _call_numpy(op, grad_op, x_q, x_k, cos, sin, seq_ends)
-    if _cast_around(x_q.dtype):
+    if where == "numpy" and x_q.dtype == mstype.bfloat16:  # cannot cross into a pyfunc
         # The op then computes in float32 and the cast is its one rounding.
-        y_q, y_k = primitive(op, grad_op)(ops.cast(x_q, mstype.float32), ops.cast(x_k, mstype.float32),
-                                          ops.cast(cos, mstype.float32), ops.cast(sin, mstype.float32), seq_ends)
+        y_q, y_k = primitive(op, grad_op, backend)(ops.cast(x_q, mstype.float32), ops.cast(x_k, mstype.float32),
+                                                   ops.cast(cos, mstype.float32), ops.cast(sin, mstype.float32), seq_ends)
         return ops.cast(y_q, mstype.bfloat16), ops.cast(y_k, mstype.bfloat16)
-    return primitive(op, grad_op)(x_q, x_k, cos, sin, seq_ends)
+    return primitive(op, grad_op, backend)(x_q, x_k, cos, sin, seq_ends)
 
 
 class _Eager(ops.PrimitiveWithInfer):
@@ -58,31 +90,30 @@ class _Eager(ops.PrimitiveWithInfer):
 eager = _Eager()
 
 
-@constexpr
-def primitive(op, grad_op):
-    """The ops.Custom of an op type on the current device, built when first asked for."""
-    key = (device(), op, grad_op)
+@constexpr(reuse_result=False)
+def primitive(op, grad_op, backend="auto"):
+    """The ops.Custom of an op type where it runs now, built when first asked for."""
+    where = target(backend)
+    file = native.path() if where == "native" else ""
+    key = (where, op, grad_op, file)
     if key not in _built:
-        _built[key] = _build(*key)
+        _built[key] = _build(where, op, grad_op, file)
     return _built[key]
 
 
-@constexpr
-def _cast_around(dtype):
-    return device() == "CPU" and dtype == mstype.bfloat16  # bfloat16 cannot cross into a pyfunc
-
-
-def _build(target, op, grad_op):
+def _build(where, op, grad_op, file):
     same = _same_as_inputs
-    if target == "CPU":
-        return ops.Custom(_numpy_function(op), same, same, func_type="pyfunc", bprop=_bprop(grad_op))
-    if target == "Ascend":
+    if where == "numpy":
+        return ops.Custom(_numpy_function(op), same, same, func_type="pyfunc", bprop=_bprop(grad_op, where))
+    if where == "native":  # shapes and dtypes by the library, which also knows unknown ones
+        return ops.Custom(f"{file}:{op}", None, None, func_type="aot", bprop=_bprop(grad_op, where), reg_info=reg_info(op, "CPU"))
+    if where == "Ascend":
         return ops.Custom(op, same, same, func_type="aot", bprop=_bprop(grad_op), reg_info=reg_info(op))
-    raise RuntimeError(f"For '{op}', the device target must be Ascend or CPU, but got {target}.")
+    raise RuntimeError(f"For '{op}', the device target must be Ascend or CPU, but got {where}.")
 
 
-def reg_info(op):
-    """MindSpore's registration of the AscendC operator, from the operator table."""
+def reg_info(op, device_target="Ascend"):
+    """MindSpore's registration of the operator, from the operator table."""
     inputs, outputs = spec.OPS[op]
     reg = CustomRegOp(op)
     for i, name in enumerate(inputs):
@@ -92,7 +123,7 @@ def reg_info(op):
     for x, table in spec.DTYPE_PAIRS:
         row = (x, x, table, table, spec.SEQ_ENDS_DTYPE, x, x)
         reg = reg.dtype_format(*(_DATA_TYPE[d] for d in row))
-    return reg.target("Ascend").get_op_info()
+    return reg.target(device_target).get_op_info()
 
 
 def _same_as_inputs(x_q, x_k, cos, sin, seq_ends):
@@ -100,12 +131,12 @@ def _same_as_inputs(x_q, x_k, cos, sin, seq_ends):
     return x_q, x_k
 
 
-def _bprop(grad_op):
+def _bprop(grad_op, backend="auto"):
     # Its own gradient differentiates by the adjoint of grad_op, so second order works.
     second = spec.ADJOINT[grad_op]
 
     def bprop(x_q, x_k, cos, sin, seq_ends, out, dout):
-        g_q, g_k = primitive(grad_op, second)(ops.cast(dout[0], x_q.dtype), ops.cast(dout[1], x_k.dtype), cos, sin, seq_ends)
+        g_q, g_k = primitive(grad_op, second, backend)(ops.cast(dout[0], x_q.dtype), ops.cast(dout[1], x_k.dtype), cos, sin, seq_ends)
         return g_q, g_k, ops.zeros_like(cos), ops.zeros_like(sin), ops.zeros_like(seq_ends)
 
     return bprop

@@ -7,32 +7,33 @@ from mindspore.ops import constexpr
 from . import checks, custom, lengths, spec
 
 
-def run(op, grad_op, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
+def run(op, grad_op, backend, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
     """Check, bring the lengths (``own``: from the constructor) to seq_ends, call the op whose backward is grad_op."""
     def kind(x):  # a nested function also keeps MindSpore's rewrite (amp O1) from taking this one apart
         return "Tensor" if isinstance(x, Tensor) else _type_name(x)
 
     _check_kinds(op, kind(x_q), kind(x_k), kind(cos), kind(sin))
-    _check_arrays(op, x_q.shape, x_k.shape, cos.shape, sin.shape, x_q.dtype, x_k.dtype, cos.dtype, sin.dtype)
+    _check_arrays(op, backend, x_q.shape, x_k.shape, cos.shape, sin.shape, x_q.dtype, x_k.dtype, cos.dtype, sin.dtype)
     _check_one(op, q_seq_len is not None, seq_ends is not None, own is not None)
     if own is not None:
-        ends = _list_ends(op, own_name, own, x_q.shape[0], cos.shape[0])
+        ends = _list_ends(op, own_name, own, x_q.shape, cos.shape)
     elif q_seq_len is not None:
-        ends = _ends(op, "q_seq_len", q_seq_len, x_q.shape[0], cos.shape[0])
+        ends = _ends(op, backend, "q_seq_len", q_seq_len, x_q.shape, cos.shape)
     else:
-        ends = _ends(op, "seq_ends", seq_ends, x_q.shape[0], cos.shape[0])
-    return custom.call(op, grad_op, x_q, x_k, cos, sin, ends)
+        ends = _ends(op, backend, "seq_ends", seq_ends, x_q.shape, cos.shape)
+    return custom.call(op, grad_op, backend, x_q, x_k, cos, sin, ends)
 
 
-def _ends(op, name, values, n_tokens, max_seq_len):
+def _ends(op, backend, name, values, q, cos):
+    """``q``, ``cos``: shapes."""
     if isinstance(values, Tensor):
-        _check_length_tensor(op, name, values.shape, values.dtype)
+        _check_length_tensor(op, backend, name, values.shape, values.dtype)
         if custom.eager() and custom.device() == "CPU":  # on Ascend it would take a synchronisation
-            checks.ends_of_values(op, name, values.asnumpy(), n_tokens, max_seq_len)
+            checks.ends_of_values(op, name, values.asnumpy(), q[0], cos[0])
         if name == "q_seq_len":
             values = lengths.cumulative(values)
         return lengths.to_int32(values)
-    return _list_ends(op, name, values, n_tokens, max_seq_len)
+    return _list_ends(op, name, values, q, cos)
 
 
 # Functions of constants: called at compilation in GRAPH_MODE and at once in PYNATIVE_MODE, so that both refuse alike.
@@ -47,9 +48,9 @@ def _check_kinds(op, *kinds):
     checks.tensor_kinds(op, kinds)
 
 
-@constexpr
-def _check_arrays(op, q, k, cos, sin, *dtypes):
-    checks.arrays(op, (q, k, cos, sin), [_dtype_name(d) for d in dtypes])
+@constexpr(reuse_result=False)
+def _check_arrays(op, backend, q, k, cos, sin, *dtypes):
+    checks.arrays(op, (q, k, cos, sin), [_dtype_name(d) for d in dtypes], custom.target(backend) == "native")
 
 
 @constexpr
@@ -57,13 +58,14 @@ def _check_one(op, has_lengths, has_ends, has_own):
     checks.one_lengths(op, has_lengths, has_ends, has_own)
 
 
-@constexpr
-def _check_length_tensor(op, name, shape, dtype):
-    checks.length_tensor(op, name, shape, _dtype_name(dtype))
+@constexpr(reuse_result=False)
+def _check_length_tensor(op, backend, name, shape, dtype):
+    checks.length_tensor(op, name, shape, _dtype_name(dtype), custom.target(backend) == "native")
 
 
 @constexpr(check=False)
-def _list_ends(op, name, values, n_tokens, max_seq_len):
+def _list_ends(op, name, values, q, cos):
+    n_tokens, max_seq_len = (shape[0] if shape else None for shape in (q, cos))  # None: unknown until the call
     return Tensor(checks.ends_of_list(op, name, values, n_tokens, max_seq_len).astype(spec.SEQ_ENDS_DTYPE))
 
 

@@ -38,6 +38,10 @@ MAX_END = 2**31 - 1  # seq_ends is int32
 HEAD_SIZES = (64, 96, 128, 192, 256)
 
 
+# What computes on CPU: auto is native (the C++ library) when it is there, else numpy.
+BACKENDS = ("auto", "native", "numpy")
+
+
 def op_file(op_type):
     """RopeGradExact -> rope_grad_exact: the stem of the kernel's and its tables' file names."""
     return "".join("_" + c.lower() if c.isupper() else c for c in op_type).lstrip("_")

@@ -149,7 +149,7 @@ def test_ascend_operator_is_the_right_custom(monkeypatch, op, grad_op):
 def test_bprop_calls_the_gradient_operator_and_its_adjoint(monkeypatch):
     called = []
 
-    def primitive(op, grad_op):
+    def primitive(op, grad_op, backend):
         return lambda *inputs: called.append((op, grad_op, inputs)) or inputs[:2]
 
     bprop = custom._bprop("RopeGradExact")

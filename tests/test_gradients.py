@@ -11,6 +11,9 @@ from oracle import numeric_gradient, same_bits
 from test_cells import LENGTHS, case, to_numpy, to_tensor
 
 
+pytestmark = pytest.mark.usefixtures("backend")
+
+
 class Weighted(nn.Cell):
     """<w, op(q, k)>: its gradient with respect to the op's outputs is w. ``use``: which outputs."""
 

@@ -11,6 +11,8 @@ from mindspore.ops import constexpr
 
 from ms_ropegrad import Rope, rope_tables
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 compilations = []
 
 
