@@ -24,14 +24,6 @@ Clock Begin(Pipe pipe) {
 
 namespace {
 
-bool Ready(const Pending& item) {
-  for (const Pending& other : core->pending) {
-    if (&other == &item) break;  // edges only go back in program order
-    if (other.seq <= item.start.at[other.pipe]) return false;
-  }
-  return true;
-}
-
 void RunPending(size_t index) {
   Execute(core->pending[index].work, core->ub.data(), run.modes);
   core->pending.erase(core->pending.begin() + static_cast<std::ptrdiff_t>(index));
@@ -39,8 +31,16 @@ void RunPending(size_t index) {
 
 // Executes one instruction that may run now: any, the newest, or of a favoured pipe.
 void Step() {
-  std::vector<size_t> ready;
-  for (size_t i = 0; i < core->pending.size(); ++i) if (Ready(core->pending[i])) ready.push_back(i);
+  uint32_t oldest[kPipes];  // the least number still pending; a pipe's instructions are pending in order
+  std::fill(oldest, oldest + kPipes, ~0u);
+  for (const Pending& item : core->pending) oldest[item.pipe] = std::min(oldest[item.pipe], item.seq);
+  static std::vector<size_t> ready;
+  ready.clear();
+  for (size_t i = 0; i < core->pending.size(); ++i) {
+    bool free = true;
+    for (int p = 0; p < kPipes; ++p) free &= core->pending[i].start.at[p] < oldest[p];
+    if (free) ready.push_back(i);
+  }
   size_t pick = ready[core->random() % ready.size()];
   if (core->taste == 1) pick = ready.back();
   if (core->taste >= 2) {
