@@ -28,7 +28,7 @@ setup_venv() {
     venv="$(cd "$(dirname "$venv")" && pwd)/$(basename "$venv")"
     python="$venv/bin/python"
     stamp="$venv/.ms_ropegrad${extra:+-$extra}"
-    want="$repo $(cksum <"$repo/setup.py")"
+    want="$repo $(cat "$repo/setup.py" "$repo/ms_ropegrad/__init__.py" "$repo"/op_impl/cpu/*.cpp | cksum)"
     if [ -x "$python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
         echo "Using $venv."
         return
