@@ -26,6 +26,11 @@ def path():
 
 def status():
     """(the library or None, one line that says what it is or why there is none)."""
+    # MindSpore gives the process an OMP_NUM_THREADS (1 on two CPUs) that Python does not see: only the user's shall count.
+    if not os.environ.get("OMP_NUM_THREADS"):
+        os.environ.setdefault("MS_ROPEGRAD_THREADS", "0")
+    elif os.environ.get("MS_ROPEGRAD_THREADS") == "0":
+        del os.environ["MS_ROPEGRAD_THREADS"]
     return _open(path())
 
 
@@ -91,7 +96,7 @@ def apply(op, x_q, x_k, cos, sin, seq_ends, dtype=None, *, threads=0, flags=0):
 
 
 def threads():
-    """Threads of a large call."""
+    """Threads of a large call: MS_ROPEGRAD_THREADS, else OMP_NUM_THREADS, else one for each CPU of the process."""
     return status()[0].ms_ropegrad_threads()
 
 

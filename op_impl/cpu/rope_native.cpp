@@ -301,9 +301,10 @@ class FloatMode {
 #endif
 };
 
-int64_t Threads(int64_t asked) {  // else by OMP_NUM_THREADS, else one for each CPU of the process
+int64_t Threads(int64_t asked) {
   if (asked > 0) return asked;
-  const char *text = std::getenv("OMP_NUM_THREADS");
+  const char *text = std::getenv("MS_ROPEGRAD_THREADS");  // native.py sets it to 0 where OMP_NUM_THREADS is MindSpore's own doing
+  if (!text) text = std::getenv("OMP_NUM_THREADS");
   const long wanted = text ? std::strtol(text, nullptr, 10) : 0;
   if (wanted > 0) return wanted;
   cpu_set_t set;
@@ -320,7 +321,8 @@ void Run(Call call, int64_t threads, int flags) {
                 (reinterpret_cast<uintptr_t>(call.y[0]) | reinterpret_cast<uintptr_t>(call.y[1])) % 16 == 0;
   const int64_t chunk = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, hidden)), chunks = (call.n_tokens + chunk - 1) / chunk;
   threads = call.n_tokens * hidden < kSerial ? 1 : std::min({Threads(threads), chunks, int64_t{256}});
-  std::vector<float> factors(threads * 4 * Padded(call.head / 2));
+  const int64_t stride = 4 * Padded(call.head / 2) + 64;  // the gap keeps two threads off one cache line
+  std::vector<float> factors(threads * stride);
   std::atomic<int64_t> next{0};
 
   auto work = [&](int64_t thread) {
@@ -333,7 +335,7 @@ void Run(Call call, int64_t threads, int flags) {
           end = std::clamp<int64_t>(call.ends[sequence++], 0, call.n_tokens);
           start = stop, stop += std::max<int64_t>(0, end - last);
         }
-        isa.token[call.x_type](call, t, t < stop ? t - start : call.rows, factors.data() + thread * 4 * Padded(call.head / 2));
+        isa.token[call.x_type](call, t, t < stop ? t - start : call.rows, factors.data() + thread * stride);
       }
     }
     isa.fence();
