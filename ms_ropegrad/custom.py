@@ -35,7 +35,7 @@ def choose(backend="auto"):
     if backend == "numpy":
         return backend, "asked for by backend= or MS_ROPEGRAD_BACKEND"
     library, status = native.status()
-    if library is not None and not _loadable(native.path()):
+    if library is not None and not _loadable(native.path(), os.environ.get("MS_CUSTOM_AOT_WHITE_LIST")):
         library, status = None, f"MindSpore cannot load {native.path()}: a colon in the path, or outside MS_CUSTOM_AOT_WHITE_LIST"
     if library is not None:
         return "native", status
@@ -44,9 +44,10 @@ def choose(backend="auto"):
     return "numpy", status
 
 
-def _loadable(path):
-    white, path = os.environ.get("MS_CUSTOM_AOT_WHITE_LIST"), os.path.realpath(path)
-    return ":" not in path and (white is None or os.path.commonpath([path, os.path.realpath(white)]) == os.path.realpath(white))
+@lru_cache(maxsize=None)
+def _loadable(path, white_list):
+    path, white_list = os.path.realpath(path), white_list and os.path.realpath(white_list)
+    return ":" not in path and (white_list is None or os.path.commonpath([path, white_list]) == white_list)
 
 
 @constexpr(reuse_result=False)
