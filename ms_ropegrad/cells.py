@@ -3,7 +3,7 @@
 """What a user calls: the Cells RopeGrad and Rope, and the functions of the same names."""
 from mindspore import Tensor, nn
 
-from ms_ropegrad import checks, packed  # absolute: MindSpore imports this file under another name for amp O1
+from ms_ropegrad import checks, custom, lengths, packed  # absolute: MindSpore imports this file under another name for amp O1
 
 
 class _Packed(nn.Cell):
@@ -46,7 +46,7 @@ class _Packed(nn.Cell):
         super().__setattr__(name, value)
 
     def extend_repr(self):
-        return f"{self._own_name}={self._own}" if self._own_name else ""
+        return f"{self._own_name}={checks.show(self._own)}" if self._own_name else ""
 
 
 class RopeGrad(_Packed):
@@ -268,6 +268,9 @@ def check_lengths(n_tokens, max_seq_len, q_seq_len=None, seq_ends=None):
         >>> from ms_ropegrad import check_lengths
         >>> check_lengths(7, 4, q_seq_len=ms.Tensor([3, 4, 0], ms.int32))
     """
+    if not custom.eager():
+        lengths.not_in_graph("call of 'check_lengths'", "outside the graph")
+    n_tokens, max_seq_len = checks.count("RopeGrad", "n_tokens", n_tokens), checks.count("RopeGrad", "max_seq_len", max_seq_len, 1)
     if isinstance(q_seq_len, Tensor):
         q_seq_len = q_seq_len.asnumpy()
     if isinstance(seq_ends, Tensor):

@@ -1,7 +1,7 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """Every refusal, in one wording, for all paths. Works on shapes and dtype names; imports no mindspore."""
-import operator
+import numbers
 import re
 
 import numpy as np
@@ -12,7 +12,13 @@ _CALLER = {"RopeForward": "Rope", "RopeGradExact": "RopeGrad"}  # op type -> the
 
 
 def _must(op, what, need, got):
-    return f"For '{_CALLER.get(op, op)}', the {what} must be {need}, but got {got}."
+    return f"For '{_CALLER.get(op, op)}', the {what} must be {need}, but got {short(got) if isinstance(got, int) else got}."
+
+
+def short(value, most=80):
+    """repr of a user's value, for messages; Python refuses that of huge ints."""
+    text = hex(value) if isinstance(value, int) and abs(value) >> 256 else repr(value)
+    return text if len(text) <= most else text[:most] + "..."
 
 
 def refuse(op, what, need, got):
@@ -47,7 +53,7 @@ def tensor_kinds(op, kinds):
 
 def ndarrays(op, values):
     for name, value in zip(spec.OPS[op][0], values):
-        if not isinstance(value, np.ndarray):
+        if not _plain(value):
             raise TypeError(_must(op, f"type of '{name}'", "numpy.ndarray", type(value).__name__))
 
 
@@ -136,25 +142,41 @@ def length_tensor(op, name, shape, dtype, dynamic=False):
         raise ValueError(_must(op, f"shape of '{name}'", "(number of sequences,) with at least one", tuple(shape)))
 
 
-def length_kind(op, name, kind):
-    raise TypeError(_must(op, f"type of '{name}'", "a list or tuple of int, or an int32 or int64 Tensor", kind))
+def count(op, name, value, low=0):
+    """A number of tokens, rows or columns."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(_must(op, f"type of '{name}'", "int", type(value).__name__))
+    if not low <= value <= spec.MAX_END:
+        raise ValueError(_must(op, f"'{name}'", f"from {low} to {spec.MAX_END}", short(int(value))))
+    return int(value)
+
+
+_VARIABLE = " Lengths that are computed or mutable go in one int32 or int64 Tensor."
+
+
+def _plain(value):
+    return isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)  # the mask would be ignored
 
 
 def int_list(op, name, values):
     """A list or tuple of ints -> tuple of int; lengths are at least 1, ends at least 0."""
-    if isinstance(values, np.ndarray):
+    if _plain(values):
         if values.ndim != 1 or values.dtype.kind not in "iu":
             raise TypeError(_must(op, f"array '{name}'", "one-dimensional and of an integer dtype", f"{values.dtype} {values.shape}"))
         values = values.tolist()
     if not isinstance(values, (list, tuple)):
-        length_kind(op, name, type(values).__name__)
+        need = "a list or tuple of int, or an int32 or int64 Tensor"
+        raise TypeError(_must(op, f"type of '{name}'", need, type(values).__name__) + (_VARIABLE if values is None else ""))
     if not values:
         raise ValueError(_must(op, f"number of sequences in '{name}'", "at least 1", "an empty list"))
     result = []
     for i, v in enumerate(values):
-        if isinstance(v, (bool, np.bool_)) or not hasattr(v, "__index__") or getattr(v, "shape", ()) != ():
-            raise TypeError(_must(op, f"type of '{name}[{i}]'", "int", f"{type(v).__name__} {v!r}"))
-        result.append(operator.index(v))
+        if isinstance(v, bool) or not isinstance(v, numbers.Integral):
+            kind = type(v).__name__
+            if v is None or hasattr(v, "asnumpy"):  # perhaps a variable of a graph, whose value is not known here
+                raise TypeError(_must(op, f"type of '{name}[{i}]'", "int", kind) + _VARIABLE)
+            raise TypeError(_must(op, f"type of '{name}[{i}]'", "int", f"{kind} {short(v)}"))
+        result.append(int(v))
     return tuple(result)
 
 
@@ -166,7 +188,7 @@ def ends_of_list(op, name, values, n_tokens=None, max_seq_len=None):
         if v < low:
             hint = _form_hint(name, values, n_tokens)
             raise ValueError(_must(op, f"'{name}[{i}]'", f"at least {low}", v) + hint)
-    if sum(values) > spec.MAX_END * len(values) or max(values) > spec.MAX_END:
+    if max(values) > spec.MAX_END:
         raise ValueError(_must(op, f"largest element of '{name}'", f"at most {spec.MAX_END}", max(values)))
     return ends_of_values(op, name, np.array(values, np.int64), n_tokens, max_seq_len)
 
@@ -177,11 +199,11 @@ def ends_of_values(op, name, values, n_tokens=None, max_seq_len=None):
     lengths = values if name == "q_seq_len" else np.diff(values, prepend=0)
     if lengths.min() < 0:
         need = "non-negative" if name == "q_seq_len" else "non-negative and non-decreasing"
-        raise ValueError(_must(op, f"values of '{name}'", need, _show(values)) + _form_hint(name, values, n_tokens))
+        raise ValueError(_must(op, f"values of '{name}'", need, show(values)) + _form_hint(name, values, n_tokens))
     ends = np.cumsum(lengths) if lengths.max() <= spec.MAX_END else np.array([-1])
     if n_tokens is not None and ends[-1] != n_tokens:
         what = "sum of 'q_seq_len'" if name == "q_seq_len" else "last element of 'seq_ends'"
-        got = f"{sum(lengths.tolist())} from {_show(values)}"
+        got = f"{sum(lengths.tolist())} from {show(values)}"
         raise ValueError(_must(op, what, f"n_tokens {n_tokens}", got) + _form_hint(name, values, n_tokens))
     if max_seq_len is not None and lengths.max() > max_seq_len:
         raise ValueError(_must(op, f"longest sequence of '{name}'", f"at most max_seq_len {max_seq_len} (rows of 'cos')",
@@ -201,12 +223,13 @@ def _form_hint(name, values, n_tokens):
     if name == "seq_ends":  # inside the operator lengths have become ends already
         lengths = [b - a for a, b in zip([0, *values], values)]
         if _form_hint("q_seq_len", lengths, n_tokens):
-            return f" The q_seq_len {_show(lengths)} behind them look like cumulative ends: pass them as seq_ends=."
+            return f" The q_seq_len {show(lengths)} behind them look like cumulative ends: pass them as seq_ends=."
     return ""
 
 
-def _show(values, most=8):
-    text = ", ".join(str(int(v)) for v in values[:most])
+def show(values, most=8):
+    """Lengths or ends, for messages."""
+    text = ", ".join(short(int(v)) for v in values[:most])
     return f"[{text}, ...] ({len(values)} sequences)" if len(values) > most else f"[{text}]"
 
 
@@ -214,7 +237,7 @@ def ends(op, q_seq_len, seq_ends, n_tokens, max_seq_len):
     """The NumPy path: a list, tuple or integer ndarray in either form -> int64 ends."""
     one_lengths(op, q_seq_len is not None, seq_ends is not None)
     name, values = ("q_seq_len", q_seq_len) if seq_ends is None else ("seq_ends", seq_ends)
-    if isinstance(values, np.ndarray):  # as a tensor: zeros allowed
+    if _plain(values):  # as a tensor: zeros allowed
         length_tensor(op, name, values.shape, values.dtype.name)
         return ends_of_values(op, name, values, n_tokens, max_seq_len)
     return ends_of_list(op, name, values, n_tokens, max_seq_len)

@@ -59,8 +59,7 @@ def ends_from_lengths(q_seq_len):
         [2 3 7]
     """
     if isinstance(q_seq_len, Tensor):
-        if eager():
-            _check_tensor("q_seq_len", q_seq_len)
+        _check_tensor("q_seq_len", q_seq_len)
         return to_int32(cumulative(q_seq_len))
     return _numpy(_sum("q_seq_len", _values("q_seq_len", q_seq_len)))
 
@@ -88,8 +87,7 @@ def lengths_from_ends(seq_ends):
         [2 1 4 0]
     """
     if isinstance(seq_ends, Tensor):
-        if eager():
-            _check_tensor("seq_ends", seq_ends)
+        _check_tensor("seq_ends", seq_ends)
         ends = to_int32(seq_ends)
         return ops.cat((ends[:1], ends[1:] - ends[:-1]))
     return _numpy(np.diff(_sum("seq_ends", _values("seq_ends", seq_ends)), prepend=0))
@@ -118,8 +116,7 @@ def ends_from_cu_seqlens(cu_seqlens):
         [2 3 7]
     """
     if isinstance(cu_seqlens, Tensor):
-        if eager():
-            _check_tensor("cu_seqlens", cu_seqlens)
+        _check_tensor("cu_seqlens", cu_seqlens)
         return to_int32(cu_seqlens)[1:]
     return _numpy(_sum("cu_seqlens", _values("cu_seqlens", cu_seqlens)))
 
@@ -147,8 +144,7 @@ def cu_seqlens_from_ends(seq_ends):
         [0 2 3 7]
     """
     if isinstance(seq_ends, Tensor):
-        if eager():
-            _check_tensor("seq_ends", seq_ends)
+        _check_tensor("seq_ends", seq_ends)
         ends = to_int32(seq_ends)
         return ops.cat((ops.zeros_like(ends[:1]), ends))
     return _numpy(np.concatenate(([0], _sum("seq_ends", _values("seq_ends", seq_ends)))))
@@ -179,8 +175,9 @@ def ends_from_position_ids(position_ids):
     """
     if isinstance(position_ids, Tensor):
         if eager():
+            _check_static("position_ids", position_ids.reshape(-1).shape, position_ids.dtype)
             return Tensor(ends_from_position_ids(position_ids.asnumpy()))
-        _not_in_graph("'position_ids'", "converted outside the graph (the number of sequences depends on the values)")
+        not_in_graph("'position_ids'", "converted outside the graph (the number of sequences depends on the values)")
     ids = _values("position_ids", position_ids)
     expected = np.where(ids == 0, 0, np.append(0, ids[:-1] + 1))
     if (ids != expected).any():
@@ -213,13 +210,14 @@ def position_ids_from_ends(seq_ends, n_tokens=None):
         >>> print(lengths.position_ids_from_ends([2, 3, 7]))
         [0 1 0 0 1 2 3]
     """
+    if n_tokens is not None:
+        n_tokens = _count("n_tokens", n_tokens)
     if isinstance(seq_ends, Tensor):
-        if eager():
-            _check_tensor("seq_ends", seq_ends, n_tokens)
+        _check_tensor("seq_ends", seq_ends, n_tokens)
         ends = to_int32(seq_ends)
         if n_tokens is None:
             if not eager():
-                _not_in_graph("'n_tokens'", "given")
+                not_in_graph("'n_tokens'", "given")
             n_tokens = int(ends[-1])
         here = ops.cast(ops.arange(n_tokens), mstype.int32)
         starts = ops.cat((ops.zeros_like(ends[:1]), ends))
@@ -254,8 +252,9 @@ def ends_from_dense(batch_size, seq_len):
     """
     batch_size, seq_len = checks.int_list("lengths", "dense", (batch_size, seq_len))
     if batch_size < 1 or seq_len < 1 or batch_size * seq_len > spec.MAX_END:
-        checks.refuse("lengths", "dense batch [B, S]", f"at least [1, 1] and at most {spec.MAX_END} tokens", [batch_size, seq_len])
-    return _numpy(np.arange(1, batch_size + 1, dtype=np.int64) * seq_len)
+        checks.refuse("lengths", "dense batch [B, S]", f"at least [1, 1] and at most {spec.MAX_END} tokens",
+                      checks.show((batch_size, seq_len)))
+    return (np.arange(batch_size, dtype=np.int32) + np.int32(1)) * np.int32(seq_len)
 
 
 def dense_from_ends(seq_ends):
@@ -281,6 +280,9 @@ def dense_from_ends(seq_ends):
         (3, 4)
     """
     if isinstance(seq_ends, Tensor):
+        if not eager():
+            not_in_graph("'seq_ends'", "converted outside the graph (its values decide the shape)")
+        _check_static("seq_ends", seq_ends.shape, seq_ends.dtype)
         seq_ends = seq_ends.asnumpy()
     lengths = np.diff(_sum("seq_ends", _values("seq_ends", seq_ends)), prepend=0)
     if lengths.min() != lengths.max() or lengths[0] < 1:
@@ -296,7 +298,11 @@ def _values(name, values):
     """A list, tuple or integer array as int64; position_ids may be [B, S]."""
     if isinstance(values, np.ndarray) and name == "position_ids":
         values = values.reshape(-1)
-    return np.array(checks.int_list("lengths", name, values), np.int64)
+    ints = checks.int_list("lengths", name, values)
+    for v in ints:
+        if abs(v) > spec.MAX_END:
+            checks.refuse("lengths", f"elements of '{name}'", f"at most {spec.MAX_END} in size", v)
+    return np.array(ints, np.int64)
 
 
 def _sum(name, values, n_tokens=None):
@@ -312,9 +318,23 @@ def _sum(name, values, n_tokens=None):
 
 
 def _check_tensor(name, values, n_tokens=None):
-    _sum(name, _values(name, values.asnumpy()), n_tokens)
+    """Shape and dtype in both modes, values where they are known."""
+    _check_static(name, values.shape, values.dtype)
+    if eager():
+        _sum(name, _values(name, values.asnumpy()), n_tokens)
 
 
 @constexpr
-def _not_in_graph(what, need):
+def _check_static(name, shape, dtype):
+    known = shape is not None and all(d is not None and d >= 0 for d in shape)
+    checks.length_tensor("lengths", name, shape if known else (1,), str(dtype).lower())
+
+
+@constexpr(check=False)
+def _count(name, value):
+    return checks.count("lengths", name, value)
+
+
+@constexpr
+def not_in_graph(what, need):
     checks.refuse("lengths", what, need, "a Tensor in GRAPH_MODE")

@@ -1,10 +1,14 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """What happens between a call and the operator: in GRAPH_MODE all of this is compiled into the graph."""
+import os
+
 from mindspore import Tensor
 from mindspore.ops import constexpr
 
 from . import checks, custom, lengths, spec
+
+os.register_at_fork(after_in_child=custom._unflushed.cache_clear)  # a child has none of its parent's threads and would wait forever
 
 
 def run(op, grad_op, backend, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):

@@ -8,7 +8,7 @@ import numpy as np
 import mindspore
 from mindspore import Tensor
 
-from . import reference, spec
+from . import checks, reference, spec
 
 
 def rope_tables(max_seq_len, head_size=128, base=10000.0, dtype=mindspore.float16):
@@ -30,7 +30,8 @@ def rope_tables(max_seq_len, head_size=128, base=10000.0, dtype=mindspore.float1
 
     Raises:
         TypeError: If `max_seq_len` or `head_size` is not an int, `base` not a number, or `dtype` none of the three.
-        ValueError: If `max_seq_len` is less than 1, `head_size` is odd or less than 2, or `base` is not positive and finite.
+        ValueError: If `max_seq_len` is less than 1, `head_size` is odd or less than 2, one of them is beyond int32, or `base` is
+            not positive and finite.
 
     Supported Platforms:
         ``Ascend`` ``CPU``
@@ -43,23 +44,30 @@ def rope_tables(max_seq_len, head_size=128, base=10000.0, dtype=mindspore.float1
         [0.84147096 0.00999983 0.84147096 0.00999983]
     """
     def must(what, need, got):
-        return f"For 'rope_tables', the {what} must be {need}, but got {got}."
+        return f"For 'rope_tables', the {what} must be {need}, but got {checks.short(got) if isinstance(got, numbers.Real) else got}."
 
-    for name, value, low in (("max_seq_len", max_seq_len, 1), ("head_size", head_size, 2)):
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise TypeError(must(f"type of '{name}'", "int", type(value).__name__))
-        if value < low or (name == "head_size" and value % 2):
-            raise ValueError(must(f"'{name}'", f"at least {low}" + (" and even" if low == 2 else ""), value))
+    max_seq_len = checks.count("rope_tables", "max_seq_len", max_seq_len, 1)
+    head_size = checks.count("rope_tables", "head_size", head_size, 2)
+    if head_size % 2:
+        raise ValueError(must("'head_size'", "even", head_size))
     if isinstance(base, bool) or not isinstance(base, numbers.Real):
         raise TypeError(must("type of 'base'", "float", type(base).__name__))
-    if not 0 < base < math.inf:
-        raise ValueError(must("'base'", "positive and finite", base))
+    try:
+        value = float(base)
+    except OverflowError:
+        value = math.inf
+    if not 1e-290 <= value < math.inf:  # below, angles are not finite
+        raise ValueError(must("'base'", "positive (at least 1e-290) and finite", base))
     name = str(dtype).lower()
     if not isinstance(dtype, mindspore.Type) or name not in spec.DTYPES:
         raise TypeError(must("'dtype'", f"one of {list(spec.DTYPES)}", dtype))
-    frequency = float(base) ** (-np.arange(0, head_size, 2, dtype=np.float64) / head_size)
-    angle = np.outer(np.arange(max_seq_len, dtype=np.float64), frequency)
-    angle = np.concatenate((angle, angle), axis=1)
-    if name == "bfloat16":
-        return tuple(Tensor(reference.round_bfloat16(f(angle))).astype(dtype) for f in (np.cos, np.sin))
-    return tuple(Tensor(f(angle).astype(name)) for f in (np.cos, np.sin))
+    frequency = value ** (-np.arange(0, head_size, 2, dtype=np.float64) / head_size)
+    held = "float32" if name == "bfloat16" else name
+    tables = [np.empty((max_seq_len, head_size), held) for _ in range(2)]
+    for start in range(0, max_seq_len, 4096):  # in blocks: float64 of a whole table is many times its size
+        rows = slice(start, min(start + 4096, max_seq_len))
+        angle = np.outer(np.arange(rows.start, rows.stop, dtype=np.float64), frequency)
+        for table, f in zip(tables, (np.cos, np.sin)):
+            half = f(angle).astype(held)
+            table[rows] = np.concatenate((half, half), axis=1)
+    return tuple(Tensor(reference.round_bfloat16(t)).astype(dtype) if name == "bfloat16" else Tensor(t) for t in tables)

@@ -1,6 +1,7 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """Do the Cells and functions give the reference's bits through ops.Custom, in both modes?"""
+import os
 import subprocess
 import sys
 
@@ -180,3 +181,16 @@ def test_a_second_process_gives_the_same_bits(mode, tmp_path):
             f"np.save('out.npy', RopeGrad({LENGTHS})(*a)[0].asnumpy())")
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
     same_bits(np.load(tmp_path / "out.npy"), RopeGrad(LENGTHS)(*tensors)[0].asnumpy())
+
+
+def test_a_forked_process(tmp_path):
+    """After eager use on NumPy; MindSpore's own operators hang in a process forked after their use."""
+    code = ("import os, signal, numpy as np, mindspore as ms; from ms_ropegrad import rope\n"
+            "x = ms.Tensor(np.ones((3, 2), np.float32))\n"
+            "run = lambda: rope(x, x, x, x, [2, 1])[0].asnumpy()\n"
+            "want, child = run(), os.fork()\n"
+            "if not child:\n"
+            "    signal.alarm(20)\n"
+            "    os._exit(0 if (run() == want).all() else 1)\n"
+            "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n")
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "MS_ROPEGRAD_BACKEND": "numpy"})

@@ -81,6 +81,33 @@ def test_refusals(convert, values, text):
             convert(given)
 
 
+@pytest.mark.parametrize("convert", [lengths.ends_from_lengths, lengths.lengths_from_ends, lengths.ends_from_cu_seqlens, lengths.cu_seqlens_from_ends,
+                                     lengths.ends_from_position_ids, lengths.position_ids_from_ends, lengths.dense_from_ends])
+def test_values_beyond_int32_and_wrong_tensors(convert):
+    for big in ([0, 2**31], [0, 2**63], [0, 10**5000], [0, -2**63], [0] + [2**62] * 4):
+        forms = [big] if max(map(abs, big)) > 2**63 - 1 else [big, np.array(big), Tensor(np.array(big))]
+        for given in forms:
+            with pytest.raises(ValueError, match="^For 'lengths', the elements of '.*' must be at most 2147483647"):
+                convert(given)
+    with pytest.raises(TypeError):
+        convert(np.ma.masked_array([0, 1], [False, True]))
+    for bad, error in ((Tensor([0, 1], ms.uint8), TypeError), (Tensor([0.0, 1.0]), TypeError), (Tensor([False, True]), TypeError), (Tensor(0, ms.int32), ValueError)):
+        for call in (convert, ms.jit(convert)):
+            if convert is lengths.ends_from_position_ids and bad.shape == ():
+                continue  # flattened
+            with pytest.raises((error, ValueError), match="^For 'lengths', the "):
+                call(bad)
+
+
+def test_numbers_of_tokens():
+    for ends in ([1, 3], Tensor([1, 3], ms.int32)):
+        for bad, error in ((3.0, TypeError), (True, TypeError), ("3", TypeError), (-1, ValueError), (10**5000, ValueError)):
+            with pytest.raises(error, match="^For 'lengths', the "):
+                lengths.position_ids_from_ends(ends, bad)
+        got = lengths.position_ids_from_ends(ends, np.int64(3))
+        assert (got.asnumpy() if isinstance(got, Tensor) else got).tolist() == [0, 0, 1]
+
+
 def test_wrong_types_and_totals():
     for convert in (lengths.ends_from_lengths, lengths.ends_from_position_ids, lengths.cu_seqlens_from_ends):
         for bad in ([1.0, 2.0], [True], np.array([1.5]), None, "12"):
@@ -88,6 +115,6 @@ def test_wrong_types_and_totals():
                 convert(bad)
     with pytest.raises(ValueError, match="n_tokens 8"):
         lengths.position_ids_from_ends([2, 7], 8)
-    for bad in ((0, 3), (2**20, 2**20)):
+    for bad in ((0, 3), (2**20, 2**20), (10**5000, 1)):
         with pytest.raises(ValueError, match="dense batch"):
             lengths.ends_from_dense(*bad)

@@ -1,6 +1,7 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """Is the NumPy reference right? Against the document bit for bit, and against oracles that share no formula."""
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -152,6 +153,41 @@ def test_layouts_of_memory(op, formula):
         want = run(formula, x.copy(), x[:, :128].copy(), *tables.copy(), lengths)
         for g, w in zip(got, want):
             same_bits(g, w)
+
+
+@pytest.mark.parametrize("op,formula", OPS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_kinds_of_arrays(op, formula, dtype):
+    """Foreign byte order, read-only, Fortran order and subclasses give what plain arrays give; masks are refused, not ignored."""
+    case = random_case(np.random.default_rng(15), [3, 4], dtype=dtype)
+    want = run(formula, *case, [3, 4])
+
+    def frozen(a):
+        a = a.copy()
+        a.setflags(write=False)
+        return a
+
+    for kind in (lambda a: a.astype(a.dtype.newbyteorder()), frozen, np.asfortranarray, lambda a: a.view(np.matrix), lambda a: a.view(np.recarray)):
+        for got, w in zip(run(formula, *map(kind, case), [3, 4]), want):
+            assert type(got) is np.ndarray
+            same_bits(got, w)
+    for i in range(4):
+        masked = [np.ma.masked_array(a, False) if j == i else a for j, a in enumerate(case)]
+        with pytest.raises(TypeError, match="must be numpy.ndarray, but got MaskedArray"):
+            run(formula, *masked, [3, 4])
+    for given in (np.ma.masked_array([3, 4], [False, True]), [np.array(3), 4]):
+        with pytest.raises(TypeError, match="q_seq_len"):
+            run(formula, *case, given)
+
+
+@pytest.mark.parametrize("variable,threads", [("1", 1), ("1,2", 1), ("0", None), ("-1", None), ("many", None), ("1e3", None), ("99999", None)])
+def test_number_of_threads(variable, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(reference, "_pools", {})
+    assert reference.pool()._max_workers == (threads or len(os.sched_getaffinity(0)))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(reference, "_pools", {})
+    assert reference.pool()._max_workers == (threads or os.cpu_count())
 
 
 @pytest.mark.parametrize("ends", [[3, 7], [0, 3, 3, 7, 7, 12], [-5, 2, 30], [-1], [0], [2**31 - 1], [5, 12]])

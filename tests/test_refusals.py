@@ -66,6 +66,8 @@ STATIC = {
     "float length": (dict(q_seq_len=[2.0, 9]), TypeError, "type of 'q_seq_len[0]' must be int, but got float 2.0"),
     "bool length": (dict(q_seq_len=[True, 10]), TypeError, "must be int, but got bool True"),
     "nested lengths": (dict(q_seq_len=[[2, 1], [4, 4]]), TypeError, "must be int, but got"),
+    "a tensor among the lengths": (dict(q_seq_len=[Tensor(2, ms.int32), 9]), TypeError, "must be int, but got Tensor. Lengths that are computed or mutable go in one int32 or int64 Tensor"),
+    "a long list among the lengths": (dict(q_seq_len=[list(range(9999))]), TypeError, "20, 21, 2..."),
     "text lengths": (dict(q_seq_len="2144"), TypeError, "type of 'q_seq_len' must be a list or tuple of int"),
     "one number": (dict(q_seq_len=11), TypeError, "type of 'q_seq_len' must be a list or tuple of int"),
     "k of another dtype": (dict(k=np.zeros((11, 128), np.float32)), TypeError, "dtype of 'rope_k_grad' must be the same as 'rope_q_grad' (float16), but got float32"),
@@ -176,7 +178,7 @@ def test_constructor(make):
         with pytest.raises(TypeError, match=f"'{name}' must be"):
             make(**{name: wrong})
     for bad, error in ([], ValueError), ([0], ValueError), ([1.5], TypeError), (Tensor([11], ms.int32), TypeError), (7, TypeError), \
-            ([2**63], ValueError):
+            ([2**63], ValueError), ([10**5000], ValueError), ([-10**5000], ValueError), (np.ma.masked_array([11]), TypeError):
         with pytest.raises(error, match=f"For '{caller}', the "):
             make(bad)
     with pytest.raises(ValueError, match="non-decreasing"):
@@ -190,6 +192,36 @@ def test_constructor(make):
         for attribute in ("q_seq_len", "seq_ends"):
             with pytest.raises(AttributeError, match=f"'{attribute}' is fixed at construction"):
                 setattr(cell, attribute, [5, 6])
+
+
+@ms.jit
+def computed_list(q, k, cos, sin, end):
+    return rope(q, k, cos, sin, seq_ends=[end, 11])
+
+
+@pytest.mark.parametrize("end", [Tensor(5, ms.int32), ms.mutable(5), ms.Parameter(Tensor(5, ms.int32), name="end")], ids=["tensor", "mutable", "parameter"])
+def test_lists_that_are_no_constants_of_a_graph(mode, end):
+    """Their values are placeholders while the graph is compiled: taken for lengths they would be silently wrong."""
+    with pytest.raises(TypeError, match=r"^For 'Rope', the type of 'seq_ends\[0\]' must be int, .* go in one int32 or int64 Tensor"):
+        computed_list(*positional(tensors(good())), end)
+
+
+@pytest.mark.parametrize("n_tokens,max_seq_len,error", [(11.0, 64, TypeError), ("11", 64, TypeError), (None, None, TypeError), (True, 64, TypeError),
+                                                        (11, float("nan"), TypeError), (-1, 64, ValueError), (11, 0, ValueError), (2**31, 64, ValueError)])
+def test_numbers_of_check_lengths(n_tokens, max_seq_len, error):
+    with pytest.raises(error, match="^For 'RopeGrad', the "):
+        check_lengths(n_tokens, max_seq_len, [2, 1, 4, 4])
+
+
+@ms.jit
+def checking(lens):
+    check_lengths(11, 64, lens)
+    return lens
+
+
+def test_check_lengths_in_a_graph():
+    with pytest.raises(ValueError, match="'check_lengths' must be outside the graph"):
+        checking(Tensor([2, 1, 4, 4], ms.int32))
 
 
 def test_unknown_formula_of_a_function(mode):
@@ -243,6 +275,8 @@ def test_device(monkeypatch):
     (dict(max_seq_len=0), ValueError), (dict(max_seq_len=2.0), TypeError), (dict(max_seq_len=True), TypeError),
     (dict(max_seq_len=4, head_size=3), ValueError), (dict(max_seq_len=4, head_size=0), ValueError), (dict(max_seq_len=4, base=0), ValueError),
     (dict(max_seq_len=4, base=float("nan")), ValueError), (dict(max_seq_len=4, base=float("inf")), ValueError), (dict(max_seq_len=4, base="1e4"), TypeError),
+    (dict(max_seq_len=2**31), ValueError), (dict(max_seq_len=10**5000), ValueError), (dict(max_seq_len=4, head_size=2**31), ValueError),
+    (dict(max_seq_len=4, base=10**400), ValueError), (dict(max_seq_len=4, base=5e-324), ValueError),
     (dict(max_seq_len=4, dtype=ms.int32), TypeError), (dict(max_seq_len=4, dtype="float16"), TypeError)])
 def test_tables(kwargs, error):
     with pytest.raises(error, match="^For 'rope_tables', the "):

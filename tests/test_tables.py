@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Are the tables right, at position 1857 and at 131,071 too?"""
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -30,3 +31,16 @@ def test_defaults():
     cos, sin = rope_tables(np.int64(5))
     assert cos.shape == (5, 128) and cos.dtype == sin.dtype == ms.float16
     assert (cos[0].asnumpy() == 1).all() and not sin[0].asnumpy().any()
+
+
+def test_memory():
+    tracemalloc.start()
+    cos, sin = rope_tables(50000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2.6 * (cos.nbytes + sin.nbytes)  # each once more for its Tensor, and one float64 block
+
+
+def test_the_smallest_bases_have_finite_angles():
+    for table in rope_tables(1000, base=1e-290, dtype=ms.float32):
+        assert np.isfinite(table.asnumpy()).all()
