@@ -71,8 +71,9 @@ def held_dtype(op, dtypes, dtype):
 
 def backend(name, value):
     """The CPU backend ``value``; ``name`` is 'backend' or the environment variable."""
-    if value not in spec.BACKENDS:
-        raise ValueError(f"The {name} must be {', '.join(map(repr, spec.BACKENDS[:-1]))} or {spec.BACKENDS[-1]!r}, but got {value!r}.")
+    if not isinstance(value, str) or value not in spec.BACKENDS:
+        need = f"{', '.join(map(repr, spec.BACKENDS[:-1]))} or {spec.BACKENDS[-1]!r}"
+        raise (ValueError if isinstance(value, str) else TypeError)(f"The {name} must be {need}, but got {short(value)}.")
     return value
 
 

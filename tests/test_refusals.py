@@ -177,6 +177,8 @@ def test_constructor(make):
     for wrong in (None, 1, ["atb"]):
         with pytest.raises(TypeError, match=f"'{name}' must be"):
             make(**{name: wrong})
+        with pytest.raises(TypeError, match="The backend must be"):
+            make(backend=wrong)
     for bad, error in ([], ValueError), ([0], ValueError), ([1.5], TypeError), (Tensor([11], ms.int32), TypeError), (7, TypeError), \
             ([2**63], ValueError), ([10**5000], ValueError), ([-10**5000], ValueError), (np.ma.masked_array([11]), TypeError):
         with pytest.raises(error, match=f"For '{caller}', the "):
