@@ -1,0 +1,250 @@
+# Copyright 2026 The ms_ropegrad Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The vendor package (OPP directory) of the Ascend operators: where it is, install and remove it.
+
+Needs only Python: no mindspore, no NumPy, no CANN. Building the package is CANN's work (CMakeLists.txt).
+"""
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+
+from . import spec
+from .opp_verify import STAMP, elf, verify
+
+_HERE = Path(__file__).resolve().parent
+_FIX = "build it (bash scripts/build_and_install.sh), or install a wheel that holds it; then run: python -m ms_ropegrad info"
+
+
+class OppError(RuntimeError):
+    """What is wrong with the vendor package or its place, and the fix."""
+
+
+# ---- Where it is ----
+
+def priority(vendors):
+    """The vendors named by config.ini, first to last."""
+    with contextlib.suppress(OSError):
+        for line in (Path(vendors) / "config.ini").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "load_priority":
+                return [v.strip() for v in value.split(",") if v.strip()]
+    return []
+
+
+def _custom():
+    return [p for p in os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(":") if p]
+
+
+def search():
+    """{vendor directory: who names it}, in the order in which MindSpore and CANN look."""
+    places = {p: "ASCEND_CUSTOM_OPP_PATH" for p in _custom()}
+    vendors = Path(os.environ.get("ASCEND_OPP_PATH") or "/nowhere") / "vendors"
+    for name in priority(vendors):
+        places.setdefault(str(vendors / name), str(vendors / "config.ini"))
+    return {Path(p): source for p, source in places.items()}
+
+
+def is_ours(directory):
+    return Path(directory).name == spec.VENDOR or (Path(directory) / STAMP).exists()
+
+
+def find(op):
+    """(the vendor directory that is asked for op, who names it, what was searched before)."""
+    searched = []
+    for place, source in search().items():
+        if is_ours(place) and place.is_dir() or f"aclnn{op}" in _exports(place):
+            return place, source, searched
+        searched.append(f"{place} ({source}): " + (f"has no aclnn{op}" if place.is_dir() else "not a directory"))
+    return None, None, searched or ["ASCEND_CUSTOM_OPP_PATH and load_priority of $ASCEND_OPP_PATH/vendors/config.ini name no directory"]
+
+
+def require(op):
+    """Refuse, before anything is built for the device, a vendor package that cannot run op here: OppError says why, and the fix."""
+    home = os.environ.get("ASCEND_OPP_PATH")
+    if not home:
+        raise OppError(f"For '{op}', ASCEND_OPP_PATH is not set: source set_env.sh of CANN before Python starts.")
+    if "opp" in os.path.dirname(home.rstrip("/")):
+        raise OppError(f"For '{op}', MindSpore cuts ASCEND_OPP_PATH={home} at its first 'opp': install CANN where no earlier part has it.")
+    place, source, searched = find(op)
+    if place is None:
+        raise OppError(f"For '{op}', no vendor package has aclnn{op}. Searched: {'; '.join(searched)}. Fix: {_FIX}.")
+    if not is_ours(place):
+        raise OppError(f"For '{op}', {place} ({source}) is another vendor's and has an aclnn{op} too. Fix: name {spec.VENDOR} before it.")
+    problems = verify(place, socs=[soc()])
+    if problems:
+        more = f" (and {len(problems) - 1} more: python -m ms_ropegrad verify-opp {place})" if problems[1:] else ""
+        raise OppError(f"For '{op}', the vendor package {place} ({source}) cannot be used: {problems[0]}{more}. Fix: {_FIX}.")
+    loaded = _loaded()
+    if loaded and os.path.realpath(place / "op_api/lib/libcust_opapi.so") not in loaded:
+        raise OppError(f"For '{op}', {place} ({source}) was named too late: MindSpore loads custom libraries once, at the first operator, "
+                       f"and has loaded {', '.join(loaded)}. Fix: set ASCEND_CUSTOM_OPP_PATH before Python starts.")
+
+
+def soc():
+    """The SoC of this process's NPU in CANN's words, such as ascend910b."""
+    from mindspore._c_expression import MSContext
+    return MSContext.get_instance().get_ascend_soc_version()
+
+
+def _loaded():
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        return sorted({line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if line.endswith("/libcust_opapi.so\n")})
+
+
+def use_bundled():
+    """At import: put the vendor package of this wheel in front of ASCEND_CUSTOM_OPP_PATH, if it is for this machine and none is named."""
+    place = _HERE / "vendors" / spec.VENDOR
+    with contextlib.suppress(OSError, ValueError):
+        if elf(place / "op_api/lib/libcust_opapi.so")[0] == platform.machine() and not any(map(is_ours, _custom())):
+            os.environ["ASCEND_CUSTOM_OPP_PATH"] = ":".join([str(place), *_custom()])
+
+
+# ---- Install and remove: staged beside the target, then renamed ----
+
+_SET_ENV = """#!/bin/bash
+_ms_ropegrad="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+export ASCEND_CUSTOM_OPP_PATH="$_ms_ropegrad${ASCEND_CUSTOM_OPP_PATH:+:$ASCEND_CUSTOM_OPP_PATH}"
+export LD_LIBRARY_PATH="$_ms_ropegrad/op_api/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+unset _ms_ropegrad
+"""
+
+
+def install(source, path=None, vendor=spec.VENDOR, **checks):
+    """Install or replace the vendor directory: in path/vendors, or else in $ASCEND_OPP_PATH/vendors, first in its load_priority.
+
+    Until the one rename the earlier version is in place and after it the new one, however the call ends. Returns the directory.
+    """
+    with _vendors(path, vendor, make=True) as vendors:
+        target = vendors / vendor
+        stage = Path(tempfile.mkdtemp(prefix=f".{vendor}.", dir=vendors))
+        try:
+            new = stage / vendor
+            shutil.copytree(source, new, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+            if path is not None:
+                (new / "bin").mkdir(exist_ok=True)
+                (new / "bin/set_env.bash").write_text(_SET_ENV)
+            for p in (new, *new.rglob("*")):
+                if not p.is_symlink():
+                    p.chmod(p.stat().st_mode & 0o755 | (0o755 if p.is_dir() else 0o644))
+            problems = verify(new, **checks)
+            if problems:
+                raise OppError(f"{source} is not installed: " + "; ".join(problems))
+            undo = _swap(new, target)
+            try:
+                if path is None:
+                    _set_priority(vendors, lambda names: [vendor] + [n for n in names if n != vendor])
+            except BaseException:
+                undo()
+                raise
+        finally:
+            _remove(stage)
+    return target
+
+
+def uninstall(path=None, vendor=spec.VENDOR):
+    """Remove what :func:`install` put there, from load_priority too. Returns the directory."""
+    with _vendors(path, vendor) as vendors:
+        target = vendors / vendor
+        named = vendor in priority(vendors)
+        if not named and not os.path.lexists(target):
+            raise OppError(f"{target} is not there: nothing to uninstall")
+        away = Path(tempfile.mkdtemp(prefix=f".{vendor}.", dir=vendors))
+        try:
+            if named:
+                _set_priority(vendors, lambda names: [n for n in names if n != vendor])
+            if os.path.lexists(target):
+                target.rename(away / vendor)
+        finally:
+            _remove(away)
+    return target
+
+
+@contextlib.contextmanager
+def _vendors(path, vendor, make=False):
+    """The directory of all vendors, for one installation at a time, and without what killed ones left."""
+    home = path if path is not None else os.environ.get("ASCEND_OPP_PATH")
+    if not home:
+        raise OppError("ASCEND_OPP_PATH is not set: source set_env.sh of CANN, or give a directory (--path)")
+    vendors = Path(home).absolute() / "vendors"
+    if ":" in str(vendors):
+        raise OppError(f"{vendors} has a colon, which ends a path in ASCEND_CUSTOM_OPP_PATH")
+    try:
+        if make:
+            vendors.mkdir(parents=True, exist_ok=True)
+        elif not vendors.is_dir():
+            raise OppError(f"{vendors} is not there: nothing to uninstall")
+        lock = os.open(vendors, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for left in vendors.glob(f".{vendor}.*"):
+                if (left / "earlier").exists() and not os.path.lexists(vendors / vendor):
+                    (left / "earlier").rename(vendors / vendor)
+                _remove(left)
+            yield vendors
+        finally:
+            os.close(lock)
+            with contextlib.suppress(OSError):
+                vendors.rmdir()  # when it is empty
+    except (OSError, shutil.Error) as e:
+        text = f"{e.strerror}: {e.filename}" if getattr(e, "filename", None) else str(e)
+        raise OppError(f"{vendors} is unchanged: {text}") from e
+
+
+def _swap(new, target):
+    """Put new at target at once, and what was there at new. Returns the function that undoes it."""
+    if not os.path.lexists(target):
+        new.rename(target)
+        return lambda: target.rename(new)
+    try:
+        _exchange(new, target)
+        return lambda: _exchange(new, target)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise
+    earlier = new.parent / "earlier"  # a file system without exchange: two renames; _vendors repairs a call killed in between
+    target.rename(earlier)
+    try:
+        new.rename(target)
+    except BaseException:
+        earlier.rename(target)
+        raise
+    return lambda: (target.rename(new), earlier.rename(target))
+
+
+def _exchange(a, b):
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if renameat2(-100, os.fsencode(a), -100, os.fsencode(b), 2):  # AT_FDCWD, RENAME_EXCHANGE
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(b))
+
+
+def _set_priority(vendors, change):
+    file = Path(os.path.realpath(vendors / "config.ini"))
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    others = [line for line in lines if line.partition("=")[0].strip() != "load_priority"]
+    names = change(priority(vendors))
+    if not names and not others:
+        return file.unlink()
+    new = file.with_name(f".{spec.VENDOR}.config.ini")  # the same one after a killed call
+    try:
+        new.write_text("\n".join(others + [f"load_priority={','.join(names)}"] * bool(names)) + "\n", encoding="utf-8")
+        if file.exists():
+            shutil.copymode(file, new)
+        os.replace(new, file)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _remove(path):
+    if path.is_symlink() or path.is_file():
+        return path.unlink()
+    for directory, _, _ in os.walk(path):
+        os.chmod(directory, 0o700)  # CANN's installer leaves directories that their owner cannot change
+    shutil.rmtree(path)

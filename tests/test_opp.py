@@ -1,0 +1,527 @@
+# Copyright 2026 The ms_ropegrad Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Vendor packages: does verify name each damage, does an install leave the old or the new version however it ends, what does the user
+read when the op is not there? On the real package that MindSpore ships, and on a stand-in of ours."""
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from conftest import REPO
+from ms_ropegrad import __main__, custom, opp, opp_verify, spec
+from vendor import REAL, TBE, copy_real, library, stand_in, write
+
+MACHINE = platform.machine()
+OTHER = {"x86_64": 183}.get(MACHINE, 62)
+NAME = REAL.name
+INFO = f"{TBE}/config/ascend910b/aic-ascend910b-ops-info.json"
+INDEX = f"{TBE}/kernel/config/ascend910b/binary_info_config.json"
+OPAPI = "op_api/lib/libcust_opapi.so"
+PROTO = f"op_proto/lib/linux/{MACHINE}/libcust_opsproto_rt2.0.so"
+TILING = f"{TBE}/op_tiling/lib/linux/{MACHINE}/libcust_opmaster_rt2.0.so"
+LINK = f"{TBE}/op_tiling/liboptiling.so"
+KERNEL = sorted(str(p.relative_to(REAL)) for p in REAL.glob(f"{TBE}/kernel/ascend910b/*/*.o"))[0]
+DESCRIBED = KERNEL[:-1] + "json"
+HEADER = "op_api/include/aclnn_all_finite.h"
+
+
+# ---- verify ----
+
+def edit(name, change):
+    """A damage: the bytes of a file, changed."""
+    def damage(root):
+        before = (root / name).read_bytes()
+        after = change(before)
+        assert after != before
+        (root / name).write_bytes(after)
+    return damage
+
+
+def swap(old, new):
+    return lambda data: data.replace(old, new)
+
+
+def as_json(change):
+    def apply(data):
+        content = json.loads(data)
+        return json.dumps(change(content) or content).encode()
+    return apply
+
+
+def remove(name):
+    return lambda root: shutil.rmtree(root / name) if (root / name).is_dir() else (root / name).unlink()
+
+
+def machine(number):
+    return lambda data: data[:18] + number.to_bytes(2, "little") + data[20:]
+
+
+def relink(target):
+    def damage(root):
+        (root / LINK).unlink()
+        (root / LINK).symlink_to(str(target).format(root=root))
+    return damage
+
+
+def half(data):
+    return data[:len(data) // 2]
+
+
+# damage -> (how, what verify says: all of it)
+DAMAGES = {
+    "no version": (remove("version.info"), ["version.info is missing"]),
+    "empty version": (edit("version.info", lambda _: b""), ["version.info names no custom_opp_compiler_version"]),
+    "no kernel": (remove(KERNEL), [f"{KERNEL} is missing"]),
+    "no kernel json": (remove(DESCRIBED), [f"{DESCRIBED} is missing"]),
+    "truncated kernel": (edit(KERNEL, half), [f"{KERNEL} is truncated", f"{KERNEL} is not the file whose sha256 its JSON gives"]),
+    "truncated kernel json": (edit(DESCRIBED, half), [f"{DESCRIBED} is not JSON: .*"]),
+    "wrong hash": (edit(DESCRIBED, as_json(lambda c: c.update(sha256="0" * 64))), [f"{KERNEL} is not the file whose sha256 its JSON gives"]),
+    "changed kernel": (edit(KERNEL, lambda d: d[:200] + bytes([d[200] ^ 1]) + d[201:]), [f"{KERNEL} is not the file whose sha256 its JSON gives"]),
+    "host code as kernel": (edit(KERNEL, machine(62)), [f"{KERNEL} is for x86_64, but must be for Ascend", f"{KERNEL} is not the file .*"]),
+    "kernel of another name": (edit(DESCRIBED, as_json(lambda c: c.update(binFileName="AllFinite_0"))),
+                               [f"{DESCRIBED} describes AllFinite_0.o, but is listed for {Path(KERNEL).name}"]),
+    "kernel json of another form": (edit(DESCRIBED, lambda _: b"[1]"), [f"{DESCRIBED} has not the form of such a file: .*"]),
+    "kernel not listed": (edit(INDEX, as_json(lambda c: c["AllFinite"]["binaryList"].pop() and c)), [
+        f"{INDEX} has no kernel of AllFinite for float16, bool", f"{TBE}/kernel/config/ascend910b/all_finite.json lists other kernels than .*"]),
+    "no index": (remove(INDEX), [f"{INDEX} is missing"]),
+    "no list of kernels": (remove(f"{TBE}/kernel/config/ascend910b/all_finite.json"), [".*all_finite.json is missing"]),
+    "op renamed in the index": (edit(INDEX, swap(b'"AllFinite"', b'"AllFinit"')), [
+        f"{INDEX} has the operators AllFinit, but must have AllFinite"]),
+    "op renamed in ops-info": (edit(INFO, swap(b'"AllFinite"', b'"AllFinit"')), [f"{INFO} has the operators AllFinit, but must have AllFinite"]),
+    "truncated ops-info": (edit(INFO, half), [f"{INFO} is not JSON: .*"]),
+    "ops-info of another form": (edit(INFO, as_json(lambda c: [1])), [f"{INFO} has not the form of such a file: .*"]),
+    "no ops-info": (remove(INFO), [f"{INFO} is missing"]),
+    "input renamed": (edit(INFO, swap(b"gradient", b"grad")), [f"{INFO} has the inputs grad for AllFinite, but they must be gradient"]),
+    "output renamed": (edit(INFO, swap(b"is_finite", b"finite")), [f"{INFO} has the outputs finite for AllFinite, but they must be is_finite"]),
+    "dtypes in another order": (edit(INFO, swap(b"float16,float32", b"float32,float16")), [f"{INFO} has the dtypes .*"]),
+    "no header": (remove(HEADER), [f"{HEADER} is missing"]),
+    "header without a parameter": (edit(HEADER, swap(b"    const aclTensor *gradient,\n", b"")), [f"{HEADER} has the parameters aclTensor\\*out, .*"]),
+    "header of another op": (edit(HEADER, swap(b"AllFinite", b"IsFinite")), [f"{HEADER} has the parameters none for aclnnAllFinite, .*"]),
+    "empty graph header": (edit("op_proto/inc/op_proto.h", lambda _: b""), ["op_proto/inc/op_proto.h must register AllFinite .*"]),
+    "graph header of another op": (edit("op_proto/inc/op_proto.h", swap(b"gradient", b"x")), ["op_proto/inc/op_proto.h must register AllFinite .*"]),
+    "no libcust_opapi.so": (remove(OPAPI), [f"{OPAPI} is missing"]),
+    "truncated libcust_opapi.so": (edit(OPAPI, half), [f"{OPAPI} is truncated"]),
+    "text as libcust_opapi.so": (edit(OPAPI, lambda _: b"version https://git-lfs"), [f"{OPAPI} is not a 64-bit ELF file"]),
+    "libcust_opapi.so of another machine": (edit(OPAPI, machine(OTHER)), [f"{OPAPI} is for \\w+, but must be for {MACHINE}"]),
+    "libcust_opapi.so without a symbol": (edit(OPAPI, swap(b"\0aclnnAllFinite\0", b"\0aclnnAllFinitX\0")), [f"{OPAPI} does not export aclnnAllFinite"]),
+    "infer shape of another machine": (edit(PROTO, machine(OTHER)), [f"{PROTO} is for .*, but must be for {MACHINE}"]),
+    "infer shape of another op": (edit(PROTO, swap(b"AllFinite\0", b"IsFinite_\0")), [f"{PROTO} does not register AllFinite"]),
+    "no tiling": (remove(TILING), [f"{TILING} is missing"]),
+    "tiling for another machine": (lambda root: (root / TILING).parent.rename((root / TILING).parent.parent / "riscv64"), [f"{TILING} is missing"]),
+    "tiling of another op": (edit(TILING, swap(b"AllFinite\0", b"IsFinite_\0")), [f"{TILING} does not register AllFinite", f"{LINK} is not .*"]),
+    "no liboptiling.so": (remove(LINK), [f"{LINK} is missing"]),
+    "dangling liboptiling.so": (relink("lib/linux/none.so"), [f"{LINK} is a dangling link"]),
+    "absolute liboptiling.so": (relink("{root}/" + TILING), [f"{LINK} is an absolute link: .*"]),
+    "another liboptiling.so": (edit(LINK, half), [f"{LINK} is not {TILING}"]),
+    "no source": (remove(f"{TBE}/{NAME}_impl/dynamic/all_finite.cpp"), [".*all_finite.cpp is missing: no source package"]),
+    "no entry": (remove(f"{TBE}/{NAME}_impl/dynamic/all_finite.py"), [".*all_finite.py is missing: no source package"]),
+    "no framework": (remove("framework"), ["framework/<framework>/npu_supported_ops.json is missing"]),
+    "framework of another op": (edit("framework/plugin/npu_supported_ops.json", swap(b"AllFinite", b"A")), ["framework/plugin/.* has the operators A, .*"]),
+    "locked directory": (lambda root: (root / TBE / "config").chmod(0o500), [f"{TBE}/config is not the owner's to enter and remove"]),
+    "unreadable file": (lambda root: (root / OPAPI).chmod(0o200), [f"{OPAPI} is not readable"] + [f"{OPAPI} cannot be read: .*"] * (os.getuid() > 0)),
+    "nothing": (lambda root: shutil.rmtree(root), [".* is not a directory"]),
+    "empty": (lambda root: [shutil.rmtree(root), root.mkdir()], ["version.info is missing", f"{TBE}/config has no operators"]),
+}
+
+
+def matches(problems, patterns):
+    return len(problems) == len(patterns) and all(re.fullmatch(p, q) for p, q in zip(patterns, problems))
+
+
+def test_the_real_package_is_sound():
+    assert opp.verify(REAL, ours=False) == []
+    assert opp.verify(REAL, ours=False, socs=["ascend910b", "ascend910_93"]) == []
+    dtypes = [(d, "bool") for d in ("float16", "float32", "bfloat16")]
+    assert opp.verify(REAL, {"AllFinite": (("gradient",), ("is_finite",), dtypes)}, ours=False) == []
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_is_named_alone(name, tmp_path):
+    damage, expected = DAMAGES[name]
+    root = copy_real(tmp_path / "größe 包")
+    damage(root)
+    problems = opp.verify(root, ours=False)
+    (tmp_path / "größe 包" / TBE / "config").exists() and (tmp_path / "größe 包" / TBE / "config").chmod(0o700)
+    assert matches(problems, expected), problems
+
+
+@pytest.mark.parametrize("args, said", [
+    ({"socs": ["ascend310b"]}, "it is not built for ascend310b, only for ascend310p, ascend910_93, ascend910b, ascend950"),
+    ({"ops": {"AllFinite": (("x",), ("is_finite",), [])}}, "has the inputs gradient for AllFinite, but they must be x"),
+    ({"ops": {"AllFinite": (("gradient",), ("is_finite",), [("int8", "bool")])}}, "but they must be \\(int8, bool\\)"),
+    ({"ops": {"AllFinite": (("gradient",), ("is_finite",), []), "RopeGrad": ((), (), [])}}, "must have AllFinite, RopeGrad"),
+    ({"machine": {"x86_64": "aarch64"}.get(MACHINE, "x86_64")}, f"libcust_opapi.so is for {MACHINE}, but must be for"),
+    ({"ours": True}, "it is built for ascend310p, but the operators are for ascend910b, ascend910_93"),
+])
+def test_what_is_asked_for_is_checked(args, said):
+    assert any(re.search(said, p) for p in opp.verify(REAL, **{"ours": False, **args}))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A stand-in of our package, made once."""
+    if not shutil.which("gcc"):
+        pytest.skip("no C compiler")
+    return stand_in(tmp_path_factory.mktemp("made") / spec.VENDOR)
+
+
+@pytest.fixture
+def ours(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "made" / spec.VENDOR, symlinks=True))
+
+
+GRAD = "RopeGradExact"
+OURS = {
+    "sound": (lambda root: None, []),
+    "no stamp": (remove(opp.STAMP), ["ms_ropegrad.version is missing"]),
+    "older": (edit(opp.STAMP, lambda _: b"0.0.9 00000000\n"), [r"it is stale: built from '0.0.9 00000000', but this is '.*'"]),
+    "other sources": (edit(opp.STAMP, lambda d: d.split()[0] + b" 00000000\n"), ["it is stale: .*"]),
+    "another SoC": (lambda root: shutil.copytree(root / TBE / "config/ascend910b", root / TBE / "config/ascend910"), [
+        "it is built for ascend910, .*", ".*aic-ascend910-ops-info.json is missing"]),
+    "q and k changed places": (edit(INFO, as_json(lambda c: c[GRAD].update(input0=c[GRAD]["input1"], input1=c[GRAD]["input0"]))), [
+        f"{INFO} has the inputs rope_k_grad, rope_q_grad, cos, .* for {GRAD}, but they must be rope_q_grad, rope_k_grad, cos, sin, seq_ends"]),
+    "an int64 input": (edit(INFO, swap(b"int32", b"int64")), [f"{INFO} has the dtypes .*int64.* for {op}, .*" for op in spec.OPS]),
+    "an op less": (edit(INFO, as_json(lambda c: c.pop(GRAD) and c)), [f"{INFO} has the operators RopeForward, RopeGrad, but must have .*"]),
+    "outputs in the header changed places": (edit("op_api/include/aclnn_rope_forward.h", lambda d: d.replace(b"ropeQOut", b"x").replace(
+        b"ropeKOut", b"ropeQOut").replace(b"x,", b"ropeKOut,", 1)), ["op_api/include/aclnn_rope_forward.h has the parameters .*"]),
+    "an attribute in the header": (edit("op_api/include/aclnn_rope_grad.h", swap(b"uint64_t *w", b"int64_t mode,\n uint64_t *w")), [".* has the parameters .*"]),
+    "no bfloat16 kernel": (edit(INDEX, as_json(lambda c: c[GRAD]["binaryList"].pop(1) and c)), [
+        f"{INDEX} has no kernel of {GRAD} for bfloat16, bfloat16, bfloat16, bfloat16, int32, bfloat16, bfloat16", ".*lists other kernels.*"]),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_package_against_our_table(name, ours):
+    damage, expected = OURS[name]
+    damage(ours)
+    problems = opp.verify(ours)
+    assert matches(problems, expected), problems
+
+
+def test_a_package_for_one_soc_is_sound_for_it(tmp_path):
+    root = stand_in(tmp_path / spec.VENDOR, socs=["ascend910b"])
+    assert opp.verify(root) == [] == opp.verify(root, socs=["ascend910b"])
+    assert opp.verify(root, socs=["ascend910_93"]) == ["it is not built for ascend910_93, only for ascend910b"]
+
+
+# ---- install and uninstall ----
+
+def tree(root):
+    """Every path of a directory with its content, its type and its permissions."""
+    return {str(p.relative_to(root)): (os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else None, oct(p.lstat().st_mode))
+            for p in sorted(root.rglob("*"))}
+
+
+def installed(source, root):
+    """Is source what root holds, but for what an installation adds and leaves out?"""
+    name = lambda p: not p.startswith(("bin", "scripts")) and "__pycache__" not in p
+    content = lambda t: {p: v[0] for p, v in t.items() if name(p)}
+    return content(tree(source)) == content(tree(root))
+
+
+def put(source, path=None):
+    return opp.install(source, path, NAME, ours=False)
+
+
+@pytest.fixture
+def older(tmp_path):
+    root = copy_real(tmp_path / "older")
+    (root / "version.info").write_text("custom_opp_compiler_version=8.5.0\n")
+    return root
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An $ASCEND_OPP_PATH with two other vendors."""
+    home = tmp_path / "CANN 安装" / "opp"
+    for name in ("vendor_a", "vendor_b"):
+        write(home, f"vendors/{name}/version.info", name)
+    write(home, "vendors/config.ini", "# kept\nload_priority=vendor_a,vendor_b\n")
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(home))
+    return home
+
+
+def ini(home):
+    return (home / "vendors/config.ini").read_text()
+
+
+def test_into_a_directory_and_out_of_it(older, tmp_path):
+    path = tmp_path / "my ops 目录" / "deep"
+    for source in (older, REAL, REAL, older):  # install, upgrade, again, downgrade: one call
+        root = put(source, path)
+        assert root == path / "vendors" / NAME and installed(source, root) and opp.verify(root, ours=False) == []
+        assert [p.name for p in (path / "vendors").iterdir()] == [NAME]  # no config.ini, nothing left
+    assert not list(root.rglob("__pycache__"))
+    assert opp.uninstall(path, NAME) == root
+    assert list(path.iterdir()) == []
+    with pytest.raises(opp.OppError, match="nothing to uninstall"):
+        opp.uninstall(path, NAME)
+
+
+def test_set_env_finds_itself(tmp_path):
+    path = tmp_path / "my 'ops' $x 目录"
+    root = put(REAL, path)
+    show = f'source "$1" && source "$1" && printf "%s\\n" "$ASCEND_CUSTOM_OPP_PATH" "$LD_LIBRARY_PATH"'
+    run = lambda **env: subprocess.run(["bash", "-euc", show, "-", str(root / "bin/set_env.bash")], env={"PATH": os.environ["PATH"], **env},
+                                       capture_output=True, text=True, check=True).stdout.splitlines()
+    assert run() == [f"{root}:{root}", f"{root}/op_api/lib:{root}/op_api/lib"]
+    assert run(ASCEND_CUSTOM_OPP_PATH="/a:/b", LD_LIBRARY_PATH="/c")[0] == f"{root}:{root}:/a:/b"
+
+
+def test_into_cann_and_out_of_it(home, older):
+    before = tree(home)
+    for source in (older, REAL):
+        root = put(source)
+        assert root == home / "vendors" / NAME and installed(source, root) and not (root / "bin").exists()
+        assert ini(home) == f"# kept\nload_priority={NAME},vendor_a,vendor_b\n"
+    assert opp.uninstall(None, NAME) == root
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize("before, after, removed", [
+    (None, f"load_priority={NAME}\n", None),
+    ("load_priority=\n", f"load_priority={NAME}\n", None),
+    ("load_priority = b , a\n", f"load_priority={NAME},b,a\n", "load_priority=b,a\n"),  # MindSpore reads only "load_priority="
+    (f"load_priority=b,{NAME},a\nx=1", f"x=1\nload_priority={NAME},b,a\n", "x=1\nload_priority=b,a\n"),
+    (f"load_priority={NAME}_2,a\n", f"load_priority={NAME},{NAME}_2,a\n", f"load_priority={NAME}_2,a\n"),
+    ("# 中文\n", f"# 中文\nload_priority={NAME}\n", "# 中文\n"),
+])
+def test_load_priority(tmp_path, before, after, removed):
+    home = tmp_path / "opp"
+    file = home / "vendors/config.ini"
+    file.parent.mkdir(parents=True)
+    if before is not None:
+        file.write_text(before)
+        file.chmod(0o640)
+    os.environ["ASCEND_OPP_PATH"] = str(home)
+    try:
+        put(REAL)
+        assert file.read_text() == after and (before is None or file.stat().st_mode & 0o777 == 0o640)
+        opp.uninstall(None, NAME)
+    finally:
+        del os.environ["ASCEND_OPP_PATH"]
+    assert (file.read_text() if file.exists() else None) == removed
+
+
+def test_no_place(monkeypatch, tmp_path):
+    monkeypatch.delenv("ASCEND_OPP_PATH", raising=False)
+    for call in (lambda: put(REAL), lambda: opp.uninstall(None, NAME)):
+        with pytest.raises(opp.OppError, match="ASCEND_OPP_PATH is not set: source set_env.sh of CANN, or give a directory"):
+            call()
+    with pytest.raises(opp.OppError, match="has a colon"):
+        put(REAL, tmp_path / "a:b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(opp.OppError, match="is unchanged: .*[Dd]irectory|File exists"):
+        put(REAL, tmp_path / "file")
+
+
+@pytest.mark.parametrize("damage", ["no kernel", "libcust_opapi.so of another machine"])
+def test_a_damaged_package_is_refused_and_the_earlier_one_kept(home, older, tmp_path, damage):
+    put(older)
+    before = tree(home)
+    bad = copy_real(tmp_path / "bad")
+    DAMAGES[damage][0](bad)
+    with pytest.raises(opp.OppError, match="is not installed: .*" + DAMAGES[damage][1][0].replace("\\w+", "")[:30]):
+        put(bad)
+    assert tree(home) == before
+
+
+def test_a_failure_at_each_step_keeps_the_earlier_version(home, older, monkeypatch):
+    put(older)
+    before = tree(home)
+
+    def fails(*args, **kwargs):
+        raise OSError(28, "No space left on device", "x")
+
+    for module, name in ((opp.tempfile, "mkdtemp"), (opp.shutil, "copytree"), (opp, "_swap"), (opp, "_exchange"), (opp, "_set_priority"),
+                         (opp.os, "replace"), (opp.shutil, "copymode")):
+        with monkeypatch.context() as m:
+            m.setattr(module, name, fails)
+            with pytest.raises(opp.OppError, match="is unchanged: No space left on device"):
+                put(REAL)
+        assert tree(home) == before, name
+    put(REAL)
+    assert installed(REAL, home / "vendors" / NAME)
+
+
+def test_without_an_exchange_of_names(home, older, monkeypatch):
+    """File systems that cannot exchange two names get two renames."""
+    def refuses(*args):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(opp, "_exchange", refuses)
+    put(older)
+    root = put(REAL)
+    assert installed(REAL, root) and sorted(p.name for p in root.parent.iterdir()) == sorted([NAME, "vendor_a", "vendor_b", "config.ini"])
+    monkeypatch.setattr(opp, "_set_priority", refuses)
+    with pytest.raises(opp.OppError):
+        put(older)
+    assert installed(REAL, root)
+    stage = root.parent / f".{NAME}.killed"  # killed between the two renames
+    stage.mkdir()
+    root.rename(stage / "earlier")
+    with pytest.raises(opp.OppError):
+        put(older)
+    assert installed(REAL, root) and not stage.exists()
+
+
+def test_what_cann_locks_can_be_replaced_and_removed(tmp_path, older):
+    root = put(older, tmp_path)
+    for p in (*root.rglob("*"), root):
+        p.chmod(0o550 if p.is_dir() else 0o440)
+    assert put(REAL, tmp_path) == root and installed(REAL, root)
+    for p in (*root.rglob("*"), root):
+        p.chmod(0o550 if p.is_dir() else 0o440)
+    opp.uninstall(tmp_path, NAME)
+    assert not root.exists()
+
+
+def test_permissions_of_what_is_installed(tmp_path, older):
+    for p in older.rglob("*"):
+        p.chmod(0o777 if p.is_dir() or p.suffix == ".so" else 0o666)
+    root = put(older, tmp_path)
+    modes = {(p.is_dir(), oct(p.stat().st_mode & 0o777)) for p in (root, *root.rglob("*"))}
+    assert modes == {(True, "0o755"), (False, "0o644"), (False, "0o755")}  # nobody else writes
+
+
+# What the tests below run in a second process: an installation of the real package.
+INSTALL = "import sys; from ms_ropegrad import opp; opp.install(sys.argv[1], None, sys.argv[2], ours=False)"
+KILLED = """
+import os, signal, sys
+count, last = 0, int(sys.argv[3])
+def hook(event, args):
+    global count
+    if event.split(".")[0] in ("open", "os", "shutil", "tempfile", "fcntl", "ctypes"):
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+from ms_ropegrad import opp
+sys.addaudithook(hook)
+opp.install(sys.argv[1], None, sys.argv[2], ours=False)
+print(count)
+"""
+
+
+def run(code, *args, **kwargs):
+    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, **kwargs)
+
+
+def check_killed(home, older, points):
+    """Kill -9 an upgrade at points among its system calls: the old or the new version is whole, and the next call repairs."""
+    put(older)
+    total = int(run(KILLED, REAL, NAME, 0).stdout)
+    root, seen = home / "vendors" / NAME, []
+    for point in points(total):
+        put(older)
+        done = run(KILLED, REAL, NAME, point)
+        assert done.returncode == -signal.SIGKILL, (point, done)
+        new = installed(REAL, root)
+        assert (new or installed(older, root)) and opp.verify(root, ours=False) == [], point
+        assert ini(home) == f"# kept\nload_priority={NAME},vendor_a,vendor_b\n", point
+        seen.append(new)
+    assert seen == sorted(seen) and {False, True} == set(seen)  # old until one point, new from it on
+    put(REAL)
+    assert sorted(p.name for p in root.parent.iterdir()) == sorted([NAME, "vendor_a", "vendor_b", "config.ini"])
+
+
+def test_killed_installs(home, older):
+    check_killed(home, older, lambda total: [1, 2, 5, *range(10, total, max(total // 12, 1)), total - 1, total])
+
+
+@pytest.mark.slow
+def test_killed_installs_at_each_step(home, older):
+    check_killed(home, older, lambda total: range(1, total + 1, 3))
+
+
+def test_a_first_install_that_is_killed_is_made_whole_by_the_next(home):
+    total = int(run(KILLED, REAL, NAME, 0).stdout)
+    for point in (total // 2, total - 8, total - 2):
+        opp.uninstall(None, NAME)
+        assert run(KILLED, REAL, NAME, point).returncode == -signal.SIGKILL
+        assert put(REAL) and ini(home) == f"# kept\nload_priority={NAME},vendor_a,vendor_b\n"
+    assert len(list((home / "vendors").iterdir())) == 4
+
+
+def test_two_installs_at_once(home, older):
+    calls = [subprocess.Popen([sys.executable, "-c", INSTALL, str(source), NAME]) for source in (REAL, older, REAL, older)]
+    assert [c.wait() for c in calls] == [0] * 4
+    root = home / "vendors" / NAME
+    assert (installed(REAL, root) or installed(older, root)) and len(list(root.parent.iterdir())) == 4
+
+
+USER = """import os, sys; from ms_ropegrad import opp
+if os.getuid() == 0:  # an interpreter that only root may start has loaded all it needs by now
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+call, *args = sys.argv[1:]
+try:
+    print(opp.install(*args, ours=False) if call == "install" else opp.uninstall(*args))
+except opp.OppError as e:
+    sys.exit(f"error: {e}")
+"""
+
+
+@pytest.fixture
+def user(tmp_path):
+    """A directory of a user who is not root, and the real package where he can read it."""
+    place = Path(tempfile.mkdtemp(prefix="Zuhause ü "))  # pytest's own directories are root's alone
+    copy_real(place / NAME)
+    if os.getuid() == 0:
+        for p in (place, *place.rglob("*")):
+            os.chown(p, 65534, 65534, follow_symlinks=False)
+    yield place
+    shutil.rmtree(place)
+
+
+def test_without_root(user):
+    source, path = user / NAME, user / "ops"
+    root = path / "vendors" / NAME
+    for _ in range(2):
+        done = run(USER, "install", source, path, NAME)
+        assert done.stdout == f"{root}\n" and installed(source, root), done.stderr
+    assert {p.stat().st_uid for p in (root, *root.rglob("*"))} == {user.stat().st_uid} != {0}
+    assert run(USER, "uninstall", path, NAME).stdout == f"{root}\n" and not root.exists()
+
+
+def test_a_read_only_target(user):
+    source, path = user / NAME, user / "ops"
+    root = path / "vendors" / NAME
+    assert run(USER, "install", source, path, NAME).returncode == 0
+    root.parent.chmod(0o555)
+    before = tree(path)
+    for call in (["install", source], ["uninstall"]):
+        done = run(USER, *call, path, NAME)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {root.parent} is unchanged: Permission denied: {root.parent}/.{NAME}."), done.stderr
+        assert tree(path) == before
+    done = run(USER, "install", source, "/proc/nowhere", NAME)
+    assert done.returncode == 1 and done.stderr.startswith("error: /proc/nowhere/vendors is unchanged: ")
+
+
+def test_a_full_disk(older, tmp_path):
+    """A file system with room for one version only."""
+    code = """import subprocess, sys; from ms_ropegrad import opp
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", sys.argv[3]], check=True)
+opp.install(sys.argv[1], sys.argv[3], sys.argv[4], ours=False)
+try:
+    opp.install(sys.argv[2], sys.argv[3], sys.argv[4], ours=False)
+except opp.OppError as e:
+    print(e)
+print(opp.verify(f"{sys.argv[3]}/vendors/{sys.argv[4]}", ours=False), open(f"{sys.argv[3]}/vendors/{sys.argv[4]}/version.info").read())
+subprocess.run(["ls", "-A", f"{sys.argv[3]}/vendors"])
+"""
+    mount = tmp_path / "full"
+    mount.mkdir()
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(mount)], capture_output=True).returncode:
+        pytest.skip("cannot mount a file system here")
+    done = subprocess.run(["unshare", "-m", sys.executable, "-uc", code, str(older), str(REAL), str(mount), NAME], capture_output=True, text=True)
+    said, whole, _, left = done.stdout.splitlines()
+    assert said.startswith(f"{mount}/vendors is unchanged: ") and "No space left on device" in said, done
+    assert whole == "[] custom_opp_compiler_version=8.5.0" and left == NAME
