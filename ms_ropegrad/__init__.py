@@ -5,6 +5,7 @@
 Names load on first use: ``ms_ropegrad.reference`` works without mindspore.
 """
 from importlib import import_module
+from os import path as _path
 
 __version__ = "0.1.0"
 
@@ -38,3 +39,7 @@ def __getattr__(name):
 
 def __dir__():
     return sorted(set(globals()) | set(__all__))
+
+
+if _path.isdir(_path.join(_path.dirname(__file__), "vendors")):  # a wheel with the Ascend operators
+    import_module(f"{__name__}.opp").use_bundled()

@@ -16,7 +16,7 @@ from mindspore import dtype as mstype
 from mindspore.common._grad_function import _Function
 from mindspore.ops import CustomRegOp, DataType, constexpr
 
-from . import checks, native, reference, spec
+from . import checks, native, opp, reference, spec
 
 _built = {}  # Custom objects are never freed by MindSpore, so they are built once and kept
 _DATA_TYPE = {"float16": DataType.F16_Default, "bfloat16": DataType.BF16_Default, "float32": DataType.F32_Default,
@@ -109,6 +109,7 @@ def _build(where, op, grad_op, file):
     if where == "native":  # shapes and dtypes by the library, which also knows unknown ones
         return ops.Custom(f"{file}:{op}", None, None, func_type="aot", bprop=_bprop(grad_op, where), reg_info=reg_info(op, "CPU"))
     if where == "Ascend":
+        opp.require(op)  # MindSpore itself would only warn, and fail later with EZ3003
         return ops.Custom(op, same, same, func_type="aot", bprop=_bprop(grad_op), reg_info=reg_info(op))
     raise RuntimeError(f"For '{op}', the device target must be Ascend or CPU, but got {where}.")
 

@@ -7,7 +7,6 @@ Needs only Python: no mindspore, no NumPy, no CANN. Building the package is CANN
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import shutil
@@ -54,6 +53,12 @@ def is_ours(directory):
     return Path(directory).name == spec.VENDOR or (Path(directory) / STAMP).exists()
 
 
+def _exports(place):
+    with contextlib.suppress(OSError, ValueError):
+        return elf(place / "op_api/lib/libcust_opapi.so")[1]
+    return set()
+
+
 def find(op):
     """(the vendor directory that is asked for op, who names it, what was searched before)."""
     searched = []
@@ -84,6 +89,19 @@ def require(op):
     if loaded and os.path.realpath(place / "op_api/lib/libcust_opapi.so") not in loaded:
         raise OppError(f"For '{op}', {place} ({source}) was named too late: MindSpore loads custom libraries once, at the first operator, "
                        f"and has loaded {', '.join(loaded)}. Fix: set ASCEND_CUSTOM_OPP_PATH before Python starts.")
+
+
+def state(device):
+    """What `info` says: the directory, who names it, what was searched, and the problems, on Ascend with those of this process."""
+    place, source, searched = find(next(iter(spec.OPS)))
+    problems = verify(place) if place else []
+    if device == "Ascend":
+        try:
+            for op in spec.OPS:
+                require(op)
+        except OppError as e:
+            problems = [str(e)]
+    return {"directory": place and str(place), "named_by": source, "searched": searched, "problems": problems}
 
 
 def soc():
@@ -168,6 +186,7 @@ def uninstall(path=None, vendor=spec.VENDOR):
 @contextlib.contextmanager
 def _vendors(path, vendor, make=False):
     """The directory of all vendors, for one installation at a time, and without what killed ones left."""
+    import fcntl  # Linux alone has CANN, but importing this module must work anywhere
     home = path if path is not None else os.environ.get("ASCEND_OPP_PATH")
     if not home:
         raise OppError("ASCEND_OPP_PATH is not set: source set_env.sh of CANN, or give a directory (--path)")

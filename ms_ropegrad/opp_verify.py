@@ -52,12 +52,6 @@ def elf(file):
     return _MACHINES.get(machine, f"ELF machine {machine:#x}"), exported
 
 
-def _exports(place):
-    with contextlib.suppress(OSError, ValueError):
-        return elf(place / "op_api/lib/libcust_opapi.so")[1]
-    return set()
-
-
 def verify(directory, ops=None, socs=(), machine=None, ours=True):
     """What is wrong with a vendor directory, one line each; nothing when it is sound.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conftest import REPO
-from ms_ropegrad import __main__, custom, opp, opp_verify, spec
+from ms_ropegrad import __main__, custom, opp, spec
 from vendor import REAL, TBE, copy_real, library, stand_in, write
 
 MACHINE = platform.machine()
@@ -457,7 +457,7 @@ def test_two_installs_at_once(home, older):
     assert (installed(REAL, root) or installed(older, root)) and len(list(root.parent.iterdir())) == 4
 
 
-USER = """import os, sys; from ms_ropegrad import opp
+USER = """import fcntl, os, sys; from ms_ropegrad import opp
 if os.getuid() == 0:  # an interpreter that only root may start has loaded all it needs by now
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 call, *args = sys.argv[1:]
@@ -525,3 +525,202 @@ subprocess.run(["ls", "-A", f"{sys.argv[3]}/vendors"])
     said, whole, _, left = done.stdout.splitlines()
     assert said.startswith(f"{mount}/vendors is unchanged: ") and "No space left on device" in said, done
     assert whole == "[] custom_opp_compiler_version=8.5.0" and left == NAME
+
+
+# ---- The op on Ascend without a sound package ----
+
+@pytest.fixture
+def cann(ours, tmp_path, monkeypatch):
+    """As on an Ascend machine with our package named by the variable: ours is the directory."""
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path / "cann/opp"))
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"/none:{ours}:{REAL}")
+    monkeypatch.setattr(opp, "soc", lambda: "ascend910b")
+    monkeypatch.setattr(custom, "device", lambda: "Ascend")
+    monkeypatch.setattr(custom, "_built", {})
+    return ours
+
+
+def refusal(op="RopeGrad"):
+    """What the user of the operator reads."""
+    with pytest.raises(opp.OppError) as e:
+        custom.primitive(op, spec.ADJOINT[op])
+    text = str(e.value)
+    assert text.startswith(f"For '{op}', ") and "\n" not in text
+    return text
+
+
+def test_a_sound_package_is_used(cann):
+    for op in spec.OPS:
+        assert custom.primitive(op, spec.ADJOINT[op]).func == op
+
+
+def test_no_package(cann, monkeypatch):
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"/none:{REAL}")
+    text = refusal()
+    assert f"Searched: /none (ASCEND_CUSTOM_OPP_PATH): not a directory; {REAL} (ASCEND_CUSTOM_OPP_PATH): has no aclnnRopeGrad. " in text
+    assert "Fix: build it (bash scripts/build_and_install.sh)" in text
+    monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH")
+    assert "load_priority of $ASCEND_OPP_PATH/vendors/config.ini name no directory" in refusal()
+
+
+def test_load_priority_is_searched_after_the_variable(cann, tmp_path, monkeypatch):
+    vendors = tmp_path / "cann/opp/vendors"
+    write(vendors, "config.ini", f"load_priority=gone,{spec.VENDOR}\n")
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", "")
+    assert f"{vendors}/gone ({vendors}/config.ini): not a directory; " in refusal()
+    shutil.move(cann, vendors / spec.VENDOR)
+    assert opp.find("RopeGrad")[:2] == (vendors / spec.VENDOR, str(vendors / "config.ini"))
+    custom.primitive("RopeGrad", "RopeGrad")
+
+
+BROKEN = {
+    "another SoC": (lambda root: [shutil.rmtree(root / TBE / d / "ascend910b") for d in ("config", "kernel/config", "kernel")],
+                    "it is not built for ascend910b, only for ascend910_93"),
+    "another machine": (edit(OPAPI, machine(OTHER)), f"op_api/lib/libcust_opapi.so is for .*, but must be for {MACHINE}"),
+    "no symbol": (lambda root: library(root / OPAPI, ["aclnnRopeGrad"]), "does not export aclnnRopeGradGetWorkspaceSize \\(and 4 more: .*verify-opp"),
+    "older": (edit(opp.STAMP, lambda _: b"0.0.9 0\n"), "it is stale: built from '0.0.9 0', but this is '"),
+    "no kernel": (remove(f"{TBE}/kernel/ascend910b/rope_grad/RopeGrad_0.o"), "RopeGrad_0.o is missing"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_package(cann, name):
+    BROKEN[name][0](cann)
+    text = refusal()
+    assert re.search(rf"the vendor package {cann} \(ASCEND_CUSTOM_OPP_PATH\) cannot be used: .*{BROKEN[name][1]}.*Fix: ", text), text
+
+
+def test_the_old_910_is_named(cann, monkeypatch):
+    monkeypatch.setattr(opp, "soc", lambda: "ascend910")
+    assert "it is not built for ascend910, only for ascend910_93, ascend910b" in refusal()
+
+
+def test_another_vendor_with_our_operator(cann, tmp_path, monkeypatch):
+    thief = tmp_path / "customize"
+    library(thief / OPAPI, ["aclnnRopeGrad"])
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"{thief}:{cann}")
+    assert f"{thief} (ASCEND_CUSTOM_OPP_PATH) is another vendor's and has an aclnnRopeGrad too. Fix: name ms_ropegrad before it." in refusal()
+    custom.primitive("RopeForward", "RopeGradExact")  # which that vendor has not
+
+
+def test_named_too_late(cann, tmp_path):
+    """Custom libraries are loaded once: a process that has loaded others, but not ours."""
+    code = """import ctypes, os, sys; from ms_ropegrad import opp
+opp.soc = lambda: "ascend910b"
+for library in sys.argv[2:]:
+    ctypes.CDLL(library)
+try:
+    opp.require("RopeGrad")
+    print("fine")
+except opp.OppError as e:
+    print(e)
+"""
+    other = tmp_path / "other ü"
+    library(other / OPAPI, ["aclnnOther"])
+    assert run(code, "", cann / OPAPI).stdout == run(code, "").stdout == run(code, "", cann / OPAPI, other / OPAPI).stdout == "fine\n"
+    text = run(code, "", other / OPAPI).stdout
+    assert "was named too late: " in text and f"has loaded {other / OPAPI}. Fix: set ASCEND_CUSTOM_OPP_PATH before Python starts." in text
+
+
+def test_cann_that_mindspore_cannot_use(cann, monkeypatch):
+    monkeypatch.setenv("ASCEND_OPP_PATH", "/home/opp_user/cann/opp/")
+    assert "MindSpore cuts ASCEND_OPP_PATH=/home/opp_user/cann/opp/ at its first 'opp'" in refusal()
+    monkeypatch.delenv("ASCEND_OPP_PATH")
+    assert "ASCEND_OPP_PATH is not set: source set_env.sh of CANN before Python starts." in refusal()
+
+
+# ---- The package bundled in a wheel ----
+
+def test_bundled(made, tmp_path):
+    site = tmp_path / "site packages"
+    shutil.copytree(REPO / "ms_ropegrad", site / "ms_ropegrad", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    mine = site / "ms_ropegrad/vendors" / spec.VENDOR
+
+    def path(value=None):
+        env = {k: v for k, v in os.environ.items() if k != "ASCEND_CUSTOM_OPP_PATH"}
+        env.update({"PYTHONPATH": str(site), **({} if value is None else {"ASCEND_CUSTOM_OPP_PATH": str(value)})})
+        done = run("import os, ms_ropegrad, importlib; importlib.reload(ms_ropegrad); print(os.environ.get('ASCEND_CUSTOM_OPP_PATH'))", env=env)
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    assert path() == "None"  # there is none
+    shutil.copytree(made, mine, symlinks=True)
+    assert path() == path("") == str(mine)
+    assert path(f"/a:{REAL}") == f"{mine}:/a:{REAL}"
+    assert path(f"/a:{made}") == f"/a:{made}"  # the user's choice
+    assert path(mine) == str(mine)
+    edit(f"ms_ropegrad/vendors/{spec.VENDOR}/{OPAPI}", machine(OTHER))(site)
+    assert path() == "None"
+    (mine / OPAPI).write_text("")
+    assert path() == "None"
+
+
+# ---- The command line ----
+
+@pytest.fixture
+def cli(capsys):
+    def call(*args):
+        try:
+            status = __main__.main([str(a) for a in args])
+        except SystemExit as e:
+            status = e.code
+        return status, *capsys.readouterr()
+    return call
+
+
+def test_verify_opp(cli, ours):
+    assert cli("verify-opp", ours) == (0, f"{ours} is sound.\n", "")
+    assert cli("verify-opp", REAL, "--any-vendor", "--soc", "ascend950")[0] == 0
+    status, out, _ = cli("verify-opp", ours, "--soc", "ascend950", "--json")
+    assert status == 1 and json.loads(out) == {"directory": str(ours), "sound": False,
+                                               "problems": ["it is not built for ascend950, only for ascend910_93, ascend910b"]}
+    remove(LINK)(ours)
+    assert cli("verify-opp", ours) == (1, f"{ours} is not sound:\n  {LINK} is missing\n", "")
+    status, out, _ = cli("verify-opp", ours, "--machine", {"x86_64": "aarch64"}.get(MACHINE, "x86_64"))
+    assert status == 1 and out.count("but must be for") == 1 and out.count("is missing") == 3
+
+
+def test_install_and_uninstall_opp(cli, ours, home, tmp_path):
+    root = tmp_path / "my ops/vendors" / spec.VENDOR
+    assert cli("install-opp", ours, "--path", tmp_path / "my ops") == (
+        0, f'Installed {root}. Before Python starts: source "{root}/bin/set_env.bash"\n', "")
+    assert cli("uninstall-opp", "--path", tmp_path / "my ops", "--json") == (0, json.dumps({"directory": str(root), "error": None}) + "\n", "")
+    status, out, err = cli("uninstall-opp", "--path", tmp_path / "my ops")
+    assert (status, out) == (1, "") and err.startswith("ms_ropegrad: error: ") and err.endswith("is not there: nothing to uninstall\n")
+    root = home / "vendors" / spec.VENDOR
+    assert cli("install-opp", ours) == (0, f"Installed {root}.\n", "")
+    assert ini(home).endswith("load_priority=ms_ropegrad,vendor_a,vendor_b\n")
+    status, out, _ = cli("install-opp", REAL, "--json")
+    assert status == 1 and "ms_ropegrad.version is missing" in json.loads(out)["error"] and installed(ours, root)
+    assert cli("uninstall-opp") == (0, f"Removed {root}.\n", "")
+
+
+def test_help_has_examples(cli):
+    for name in ("info", "verify-opp", "install-opp", "uninstall-opp"):
+        status, out, _ = cli(name, "--help")
+        assert status == 0 and f"examples:\n  python -m ms_ropegrad {name}" in out
+    assert cli("install-opp")[0] == 2
+
+
+def test_info_names_the_package(cli, ours, monkeypatch):
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"{REAL}:{ours}")
+    assert f"Ascend operators: {ours} (ASCEND_CUSTOM_OPP_PATH)\n" in cli("info")[1]
+    remove(LINK)(ours)
+    assert f"Ascend operators: {ours} (ASCEND_CUSTOM_OPP_PATH)\n  {LINK} is missing\n" in cli("info")[1]
+    found = json.loads(cli("info", "--json")[1])
+    assert found["device"] == "CPU" and found["ascend"] == {
+        "directory": str(ours), "named_by": "ASCEND_CUSTOM_OPP_PATH", "problems": [f"{LINK} is missing"],
+        "searched": [f"{REAL} (ASCEND_CUSTOM_OPP_PATH): has no aclnnRopeGrad"]}
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(REAL))
+    assert cli("info")[1].endswith(f"Ascend operators: not found\n  {REAL} (ASCEND_CUSTOM_OPP_PATH): has no aclnnRopeGrad\n")
+    monkeypatch.setattr(custom, "device", lambda: "Ascend")
+    monkeypatch.setenv("ASCEND_OPP_PATH", "")
+    status, out, _ = cli("info")
+    assert status == 1 and "ASCEND_OPP_PATH is not set" in out
+
+
+def test_commands_for_packages_need_neither_numpy_nor_mindspore(made, tmp_path):
+    code = "import sys; sys.modules['numpy'] = sys.modules['mindspore'] = None; from ms_ropegrad.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    for args in (["verify-opp", made], ["install-opp", made, "--path", tmp_path], ["uninstall-opp", "--path", tmp_path]):
+        done = run(code, *args)
+        assert done.returncode == 0, done.stderr
