@@ -12,7 +12,9 @@ arithmetic (mul, mul, then add or sub, never fused) and one rounding to nearest 
 NumPy has no bfloat16: pass float32 arrays that hold bfloat16 values and ``dtype="bfloat16"``, and get the same back.
 Arrays of MindSpore's (or ml_dtypes') NumPy bfloat16 are taken as they are and answered in kind.
 """
+import math
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -123,7 +125,8 @@ def apply(op, x_q, x_k, cos, sin, seq_ends, dtype=None):
             out[part] = 0
             return
         with np.errstate(all="ignore"):  # inf and nan are data here
-            y = _rotate(_f32(x[part]).reshape(len(ok), -1, head), direct[pos[part]], swapped, pos[part])
+            y = _f32(x[part], _scratch("y", x[part].shape)).reshape(len(ok), -1, head)
+            _rotate(y, direct[pos[part]], swapped, pos[part])
             _store(y.reshape(len(ok), -1), out[part], dtype)
         if not all_valid:
             out[part][~ok] = 0
@@ -152,24 +155,42 @@ def _coefficients(op, cos, sin, half_way):
 
 
 def _rotate(x, direct, swapped, rows):
+    """In place, with the coefficients of these rows of the tables."""
     if swapped is None:
-        return np.multiply(x, direct[:, None, :], out=x)
+        np.multiply(x, direct[:, None, :], out=x)
+        return
     h = x.shape[2] // 2
     turned = swapped[rows][:, None, :]
-    other = np.empty_like(x)
+    other = _scratch("other", x.shape)
     np.multiply(x[:, :, h:], turned[:, :, :h], out=other[:, :, :h])
     np.multiply(x[:, :, :h], turned[:, :, h:], out=other[:, :, h:])
     np.multiply(x, direct[:, None, :], out=x)
-    return np.add(x, other, out=x)
+    np.add(x, other, out=x)
 
 
-def _f32(x):
-    """A new contiguous float32 array of the same values."""
+def _f32(x, out=None):
+    """The values as float32, in ``out`` or a new array."""
+    out = np.empty(x.shape, np.float32) if out is None else out
     if x.dtype.name == "bfloat16":
-        return (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    if x.dtype == np.float16:  # looked up: NumPy's own conversion takes twice as long
-        return np.take(_FLOAT16, np.ascontiguousarray(x).view(np.uint16), mode="wrap")
-    return np.array(x, np.float32, order="C")
+        np.left_shift(np.ascontiguousarray(x).view(np.uint16), 16, out=out.view(np.uint32), dtype=np.uint32)
+    elif x.dtype == np.float16:  # looked up: NumPy's own conversion takes twice as long
+        np.take(_FLOAT16, np.ascontiguousarray(x).view(np.uint16), mode="wrap", out=out)
+    else:
+        out[...] = x
+    return out
+
+
+_buffers = threading.local()
+
+
+def _scratch(name, shape):
+    """A thread's float32 array, kept from block to block: new ones would cost their page faults each time."""
+    size = math.prod(shape)
+    kept = getattr(_buffers, name, None)
+    if kept is None or kept.size < size:
+        kept = np.empty(size, np.float32)
+        setattr(_buffers, name, kept)
+    return kept[:size].reshape(shape)
 
 
 def round_bfloat16(x):
