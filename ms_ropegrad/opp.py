@@ -208,8 +208,9 @@ def _vendors(path, vendor, make=False):
             yield vendors
         finally:
             os.close(lock)
-            with contextlib.suppress(OSError):
-                vendors.rmdir()  # when it is empty
+            if path is not None:
+                with contextlib.suppress(OSError):
+                    vendors.rmdir()  # when it is empty
     except (OSError, shutil.Error) as e:
         text = f"{e.strerror}: {e.filename}" if getattr(e, "filename", None) else str(e)
         raise OppError(f"{vendors} is unchanged: {text}") from e
