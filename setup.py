@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import re
+import shutil
+import sys
 import zlib
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 here = Path(__file__).parent
 version = re.search(r'__version__ = "(.+)"', (here / "ms_ropegrad/__init__.py").read_text()).group(1)
@@ -24,6 +27,22 @@ class BuildNative(build_ext):
         return []
 
 
+class BuildWithVendor(build_py):
+    """With MS_ROPEGRAD_VENDOR, a vendor directory of the Ascend operators, as package data: build_and_install.sh --wheel."""
+
+    def run(self):
+        super().run()
+        vendor, copy = os.environ.get("MS_ROPEGRAD_VENDOR"), Path(self.build_lib) / "ms_ropegrad/vendors"
+        shutil.rmtree(copy, ignore_errors=True)  # of an earlier build
+        if vendor and not getattr(self, "editable_mode", False):
+            sys.path.insert(0, str(here))
+            from ms_ropegrad.opp_verify import verify
+            problems = verify(vendor)
+            if problems:
+                raise SystemExit(f"MS_ROPEGRAD_VENDOR={vendor} is not sound: " + "; ".join(problems))
+            shutil.copytree(vendor, copy / "ms_ropegrad")  # a wheel holds no links: their files
+
+
 native = Extension(
     "ms_ropegrad.librope_native", [source], depends=["ms_ropegrad/__init__.py"], language="c++",
     optional=True,  # without a compiler the package uses NumPy: python -m ms_ropegrad info
@@ -39,7 +58,7 @@ setup(
     license="Apache-2.0",
     packages=["ms_ropegrad"],
     ext_modules=[native],
-    cmdclass={"build_ext": BuildNative},
+    cmdclass={"build_ext": BuildNative, "build_py": BuildWithVendor},
     python_requires=">=3.9",
     # MindSpore's binaries were built against NumPy 1.x; 2.10 does not say so and dies with NumPy 2 in "numpy.core.multiarray
     # failed to import".

@@ -115,7 +115,7 @@ check_tools() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || fail "$python is no Python of 3.9 or later: set PYTHON to one"
     said="$("$python" -c 'import tbe.tikcpp' 2>&1)" ||
         fail "$python cannot load CANN's kernel compiler (${said##*$'\n'}): pip install the Python packages that CANN's manual lists"
-    [ -z "$wheel" ] || "$python" -c 'import pip, setuptools, wheel' 2>/dev/null || fail "--wheel needs pip, setuptools and wheel: $python -m pip install setuptools wheel"
+    [ -z "$wheel" ] || "$python" -c 'import setuptools, wheel, pip' 2>/dev/null || fail "--wheel needs pip, setuptools and wheel: $python -m pip install setuptools wheel"
 }
 
 check_places() {

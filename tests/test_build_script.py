@@ -5,13 +5,11 @@
 The stand-in is not CANN: it knows the functions and tools that the build calls, refuses what it does not know, notes each call and
 "builds" a prepared package. Whether CANN compiles the operators is not seen here.
 """
-import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -382,3 +380,40 @@ def test_a_space_in_the_path_of_the_clone(build):
 def test_help(build):
     done = build("--help")
     assert done.returncode == 0 and all(o in done.stdout for o in ("--soc", "--cann", "--install-path", "--build-only", "--wheel", "--clean", "Examples:"))
+
+
+# ---- The wheel ----
+
+@pytest.fixture
+def wheel(build):
+    for name in ("setuptools", "wheel", "pip"):
+        pytest.importorskip(name)
+
+    python = build.tmp / "bin/python"  # makes wheels without the native library, which takes longer
+    tool(python, f'case "$*" in *"pip wheel"*) export CC=false CXX=false ;; esac; exec {sys.executable} "$@"')
+    return lambda: (build("--cann", build.cann, "--build-only", "--wheel", PYTHON=str(python)), sorted((build.clone / "dist").glob("*.whl")))
+
+
+def test_a_wheel_with_the_package(build, wheel, tmp_path):
+    done, made = wheel()
+    assert done.returncode == 0 and len(made) == 1, done
+    path = made[0]
+    assert done.stdout.endswith(f"{path}\n"), done
+    assert not path.stem.endswith("-none-any") and path.stem.endswith(MACHINE)
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(path)], check=True)
+    mine = site / "ms_ropegrad/vendors/ms_ropegrad"
+    env = {**{k: v for k, v in os.environ.items() if k != "ASCEND_CUSTOM_OPP_PATH"}, "PYTHONPATH": str(site)}
+    code = "import os, ms_ropegrad; from ms_ropegrad import opp; print(os.environ['ASCEND_CUSTOM_OPP_PATH']); print(opp.verify(opp.find('RopeGrad')[0]))"
+    assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout == f"{mine}\n[]\n"
+    assert not (mine / TBE / "op_tiling/liboptiling.so").is_symlink()  # wheels hold no links
+    build_lib = subprocess.run([sys.executable, "setup.py", "-q", "build_py"], cwd=build.clone, capture_output=True, text=True)
+    assert build_lib.returncode == 0 and list((build.clone / "build").glob("lib*/ms_ropegrad/opp.py"))
+    assert not list((build.clone / "build").glob("lib*/ms_ropegrad/vendors"))  # not taken over from the build before
+
+
+def test_no_wheel_with_an_unsound_package(build, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = subprocess.run([sys.executable, "setup.py", "-q", "build_py"], cwd=build.clone, env={**os.environ, "MS_ROPEGRAD_VENDOR": str(tmp_path / "empty")},
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "is not sound: version.info is missing; " in done.stderr
