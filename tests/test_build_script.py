@@ -417,3 +417,29 @@ def test_no_wheel_with_an_unsound_package(build, tmp_path):
     done = subprocess.run([sys.executable, "setup.py", "-q", "build_py"], cwd=build.clone, env={**os.environ, "MS_ROPEGRAD_VENDOR": str(tmp_path / "empty")},
                           capture_output=True, text=True)
     assert done.returncode == 1 and "is not sound: version.info is missing; " in done.stderr
+
+
+# ---- The document ----
+
+def test_each_message_of_the_document_is_ours():
+    text = (REPO / "docs/ascend.md").read_text(encoding="utf-8")
+    ours = "".join((REPO / name).read_text(encoding="utf-8") for name in (
+        "ms_ropegrad/opp.py", "ms_ropegrad/opp_verify.py", "scripts/build_and_install.sh"))
+    table = text.split("## Troubleshooting")[1].split("## First run")[0]
+    messages = [m for line in table.splitlines()[6:] if line.startswith("| ") for m in line.split("|")[1].split("`")[1::2]]
+    assert len(messages) > 12
+    for message in messages:
+        parts = {"but must be for aarch64": ["but must be for "], "is unchanged: Permission denied": ["is unchanged: "],
+                 "does not export aclnn": ["does not export ", "aclnn{op}"]}.get(message, [message])
+        assert message == "EZ3003" or all(part in ours for part in parts), message
+
+
+def test_the_document_names_what_is_there():
+    text = (REPO / "docs/ascend.md").read_text(encoding="utf-8")
+    script = (REPO / "scripts/build_and_install.sh").read_text(encoding="utf-8")
+    for soc in spec.SOCS:
+        assert f"`{soc}`" in text
+    for line in (line for line in text.splitlines() if line.startswith("bash scripts/")):
+        words = line.split("#")[0].split("&&")[0].split()
+        assert (REPO / words[1]).is_file()
+        assert all(word in script for word in words if word.startswith("--"))
