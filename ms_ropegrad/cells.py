@@ -270,9 +270,9 @@ def check_lengths(n_tokens, max_seq_len, q_seq_len=None, seq_ends=None):
     """
     if not custom.eager():
         lengths.not_in_graph("call of 'check_lengths'", "outside the graph")
-    n_tokens, max_seq_len = checks.count("RopeGrad", "n_tokens", n_tokens), checks.count("RopeGrad", "max_seq_len", max_seq_len, 1)
+    n_tokens, max_seq_len = checks.count("check_lengths", "n_tokens", n_tokens), checks.count("check_lengths", "max_seq_len", max_seq_len, 1)
     if isinstance(q_seq_len, Tensor):
         q_seq_len = q_seq_len.asnumpy()
     if isinstance(seq_ends, Tensor):
         seq_ends = seq_ends.asnumpy()
-    checks.ends("RopeGrad", q_seq_len, seq_ends, n_tokens, max_seq_len)
+    checks.ends("check_lengths", q_seq_len, seq_ends, n_tokens, max_seq_len)

@@ -163,9 +163,11 @@ def int_list(op, name, values):
     """A list or tuple of ints -> tuple of int; lengths are at least 1, ends at least 0."""
     if _plain(values):
         if values.ndim != 1 or values.dtype.kind not in "iu":
-            raise TypeError(_must(op, f"array '{name}'", "one-dimensional and of an integer dtype", f"{values.dtype} {values.shape}"))
+            raise TypeError(_must(op, f"array '{name}'", "one-dimensional and of an integer dtype", f"{values.dtype} with shape {values.shape}"))
         values = values.tolist()
     if not isinstance(values, (list, tuple)):
+        if hasattr(values, "asnumpy"):
+            raise TypeError(_must(op, f"type of '{name}' at construction", "a list or tuple of int", "Tensor") + " Pass a Tensor in the call.")
         need = "a list or tuple of int, or an int32 or int64 Tensor"
         raise TypeError(_must(op, f"type of '{name}'", need, type(values).__name__) + (_VARIABLE if values is None else ""))
     if not values:

@@ -22,8 +22,8 @@ def rope_tables(max_seq_len, head_size=128, base=10000.0, dtype=mindspore.float1
         max_seq_len (int): Number of positions (rows).
         head_size (int, optional): Columns, even. Default: ``128`` .
         base (float, optional): Base of the frequencies. Default: ``10000.0`` .
-        dtype (mindspore.dtype, optional): float16, bfloat16 or float32. float16 and bfloat16 lose precision at large
-            positions; float32 tables go with activations of any dtype. Default: ``mindspore.float16`` .
+        dtype (mindspore.dtype, optional): float16, bfloat16 or float32. float16 and bfloat16 round the
+            tables; float32 tables go with activations of any dtype. Default: ``mindspore.float16`` .
 
     Returns:
         Tuple of 2 Tensors, cos and sin, shape (max_seq_len, head_size).
@@ -60,7 +60,7 @@ def rope_tables(max_seq_len, head_size=128, base=10000.0, dtype=mindspore.float1
         raise ValueError(must("'base'", "positive (at least 1e-290) and finite", base))
     name = str(dtype).lower()
     if not isinstance(dtype, mindspore.Type) or name not in spec.DTYPES:
-        raise TypeError(must("'dtype'", f"one of {list(spec.DTYPES)}", dtype))
+        raise TypeError(must("'dtype'", "mindspore.float16, mindspore.bfloat16 or mindspore.float32", f"{dtype} of type {type(dtype).__name__}"))
     frequency = value ** (-np.arange(0, head_size, 2, dtype=np.float64) / head_size)
     held = "float32" if name == "bfloat16" else name
     tables = [np.empty((max_seq_len, head_size), held) for _ in range(2)]

@@ -148,7 +148,7 @@ def test_values_of_a_tensor_and_the_recovery(mode, name):
             assert "previous step" in str(e)
         cell = Rope()
     same_bits(cell(*four, **{form: fine})[0].asnumpy(), want)
-    with pytest.raises(ValueError, match="look like" if "as" in name.split() else "For 'RopeGrad'"):
+    with pytest.raises(ValueError, match="look like" if "as" in name.split() else "For 'check_lengths'"):
         check_lengths(11, 10, **{form: bad})
     check_lengths(11, 10, **{form: fine})
 
@@ -211,7 +211,7 @@ def test_lists_that_are_no_constants_of_a_graph(mode, end):
 @pytest.mark.parametrize("n_tokens,max_seq_len,error", [(11.0, 64, TypeError), ("11", 64, TypeError), (None, None, TypeError), (True, 64, TypeError),
                                                         (11, float("nan"), TypeError), (-1, 64, ValueError), (11, 0, ValueError), (2**31, 64, ValueError)])
 def test_numbers_of_check_lengths(n_tokens, max_seq_len, error):
-    with pytest.raises(error, match="^For 'RopeGrad', the "):
+    with pytest.raises(error, match="^For 'check_lengths', the "):
         check_lengths(n_tokens, max_seq_len, [2, 1, 4, 4])
 
 
