@@ -66,7 +66,8 @@ def find(op):
         if is_ours(place) and place.is_dir() or f"aclnn{op}" in _exports(place):
             return place, source, searched
         searched.append(f"{place} ({source}): " + (f"has no aclnn{op}" if place.is_dir() else "not a directory"))
-    return None, None, searched or ["ASCEND_CUSTOM_OPP_PATH and load_priority of $ASCEND_OPP_PATH/vendors/config.ini name no directory"]
+    config = os.path.join(os.environ.get("ASCEND_OPP_PATH") or "$ASCEND_OPP_PATH", "vendors/config.ini")
+    return None, None, searched or [f"ASCEND_CUSTOM_OPP_PATH and load_priority of {config} name no directory"]
 
 
 def require(op):
@@ -81,7 +82,7 @@ def require(op):
         raise OppError(f"For '{op}', no vendor package has aclnn{op}. Searched: {'; '.join(searched)}. Fix: {_FIX}.")
     if not is_ours(place):
         raise OppError(f"For '{op}', {place} ({source}) is another vendor's and has an aclnn{op} too. Fix: name {spec.VENDOR} before it.")
-    problems = verify(place, socs=[soc()])
+    problems = verify(place, socs=list(filter(None, [soc()])))
     if problems:
         more = f" (and {len(problems) - 1} more: python -m ms_ropegrad verify-opp {place})" if problems[1:] else ""
         raise OppError(f"For '{op}', the vendor package {place} ({source}) cannot be used: {problems[0]}{more}. Fix: {_FIX}.")

@@ -92,7 +92,10 @@ check_cann() {
     version="$(sed -n 's/^Version=//p' "$cann/compiler/version.info" 2>/dev/null | head -n 1)" || true
     [ -n "$version" ] || fail "$cann/compiler/version.info names no version: install CANN's toolkit, not only its runtime"
     IFS=. read -r major minor _ <<<"$version"
-    case "$major$minor" in *[!0-9]* | "") fail "$cann is of the unknown version $version: 8.3 to 9.1 are known to have what the build calls" ;; esac
+    case "$major$minor" in *[!0-9]* | "")
+        fail "$cann is of the unknown version $version: 8.3 to 9.1 are known to have what the build calls"
+        ;;
+    esac
     [ "$((major * 100 + minor))" -ge 803 ] || fail "$cann is CANN $version, but the build needs 8.3 or later: upgrade CANN"
     [ "$((major * 100 + minor))" -le 901 ] || echo "note: CANN $version is later than 9.1; nobody has tried it."
     [ -d "$cann/$machine-linux" ] || fail "$cann is not for $machine (no $machine-linux in it): install CANN for this machine"
@@ -100,6 +103,7 @@ check_cann() {
         fail "$cann/compiler/tikcpp/ascendc_kernel_cmake/asc-config.cmake is missing: install the whole toolkit of CANN 8.3 or later"
     [ -x "$cann/tools/opbuild/op_build" ] || fail "$cann/tools/opbuild/op_build is missing: install the whole toolkit"
     command -v bisheng >/dev/null || [ -x "$cann/$machine-linux/ccec_compiler/bin/bisheng" ] ||
+        [ -x "$cann/compiler/ccec_compiler/bin/bisheng" ] ||
         fail "bisheng, CANN's kernel compiler, is neither in PATH nor in $cann/$machine-linux/ccec_compiler/bin: install the whole toolkit"
     echo "CANN $version in $cann"
 }
@@ -107,15 +111,18 @@ check_cann() {
 check_tools() {
     local tool version major minor said
     for tool in make g++ cmake; do
-        command -v "$tool" >/dev/null || fail "$tool is missing: install it (Debian: apt-get install $tool; openEuler: dnf install ${tool/g++/gcc-c++})"
+        command -v "$tool" >/dev/null ||
+            fail "$tool is missing: install it (Debian: apt-get install $tool; openEuler: dnf install ${tool/g++/gcc-c++})"
     done
     version="$(cmake --version | sed -n '1s/^cmake version //p')"
     IFS=. read -r major minor _ <<<"$version"
     [ "$((major * 100 + minor))" -ge 316 ] || fail "cmake is $version, but the build needs 3.16 or later: pip install cmake"
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || fail "$python is no Python of 3.9 or later: set PYTHON to one"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
+        fail "$python is no Python of 3.9 or later: set PYTHON to one"
     said="$("$python" -c 'import tbe.tikcpp' 2>&1)" ||
         fail "$python cannot load CANN's kernel compiler (${said##*$'\n'}): pip install the Python packages that CANN's manual lists"
-    [ -z "$wheel" ] || "$python" -c 'import setuptools, wheel, pip' 2>/dev/null || fail "--wheel needs pip, setuptools and wheel: $python -m pip install setuptools wheel"
+    [ -z "$wheel" ] || "$python" -c 'import setuptools, wheel, pip' 2>/dev/null ||
+        fail "--wheel needs pip, setuptools and wheel: $python -m pip install setuptools wheel"
 }
 
 check_places() {
@@ -171,7 +178,8 @@ build_package() {
 
 make_wheel() {
     echo "Making a wheel ..."
-    MS_ROPEGRAD_VENDOR="$package" "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$repo/dist" "$repo" ||
+    MS_ROPEGRAD_VENDOR="$package" "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+        -w "$repo/dist" "$repo" ||
         fail "the wheel could not be made"
     ls "$repo"/dist/ms_ropegrad-*.whl
 }
@@ -186,5 +194,6 @@ check_places
 build_package
 [ -z "$wheel" ] || make_wheel
 if [ -z "$build_only" ]; then
-    own -m ms_ropegrad install-opp "$package" ${install_path:+--path "$install_path"} || fail "not installed; the earlier version, if any, still works"
+    own -m ms_ropegrad install-opp "$package" ${install_path:+--path "$install_path"} ||
+        fail "not installed; the earlier version, if any, still works"
 fi

@@ -102,8 +102,10 @@ def compare(got, want, dtype):
             bits = np.ascontiguousarray(a).view(f"i{a.itemsize}").astype(np.int64)
             low = np.int64(-(2 ** (8 * a.itemsize - 1)))
             order.append(np.where(bits < 0, low - bits, bits) >> (16 if dtype == "bfloat16" else 0))
-        distance = np.where(np.isnan(g) & np.isnan(w), 0, np.abs(order[0] - order[1]))
-        differ = (np.ascontiguousarray(g).view(f"u{g.itemsize}") != np.ascontiguousarray(w).view(f"u{g.itemsize}")) & ~(np.isnan(g) & np.isnan(w))
+        nan = np.isnan(g) & np.isnan(w)
+        distance = np.where(nan, 0, np.abs(order[0] - order[1]))
+        differ = (np.signbit(g) != np.signbit(w)) | (g != w)
+        differ &= ~nan
         different, worst = different + int(differ.sum()), max(worst, int(distance.max(initial=0)))
     return different, worst
 

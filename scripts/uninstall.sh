@@ -14,4 +14,5 @@ case "$#:${1:-}" in
     exit 2
     ;;
 esac
-PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m ms_ropegrad uninstall-opp ${args[@]+"${args[@]}"}
+export PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
+"${PYTHON:-python3}" -m ms_ropegrad uninstall-opp ${args[@]+"${args[@]}"}

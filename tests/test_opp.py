@@ -13,10 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+import mindspore as ms
+from mindspore import Tensor
 
 from conftest import REPO
-from ms_ropegrad import __main__, custom, opp, spec
+from ms_ropegrad import Rope, __main__, custom, opp, spec
 from vendor import REAL, TBE, copy_real, library, stand_in, write
 
 MACHINE = platform.machine()
@@ -126,7 +129,8 @@ DAMAGES = {
     "no framework": (remove("framework"), ["framework/<framework>/npu_supported_ops.json is missing"]),
     "framework of another op": (edit("framework/plugin/npu_supported_ops.json", swap(b"AllFinite", b"A")), ["framework/plugin/npu_supported_ops.json does not name AllFinite"]),
     "locked directory": (lambda root: (root / TBE / "config").chmod(0o500), [f"{TBE}/config is not the owner's to enter and remove"]),
-    "unreadable file": (lambda root: (root / OPAPI).chmod(0o200), [f"{OPAPI} is not readable"] + [f"{OPAPI} cannot be read: .*"] * (os.getuid() > 0)),
+    "unreadable file": (lambda root: (root / OPAPI).chmod(0o200), [
+        f"{OPAPI} is not readable"] + [f"{OPAPI} cannot be read: .*"] * (os.getuid() > 0)),
     "nothing": (lambda root: shutil.rmtree(root), [".* is not a directory"]),
     "empty": (lambda root: [shutil.rmtree(root), root.mkdir()], ["version.info is missing", f"{TBE}/config has no operators"]),
 }
@@ -192,7 +196,8 @@ OURS = {
     "an op less": (edit(INFO, as_json(lambda c: c.pop(GRAD) and c)), [f"{INFO} has the operators RopeForward, RopeGrad, but must have .*"]),
     "outputs in the header changed places": (edit("op_api/include/aclnn_rope_forward.h", lambda d: d.replace(b"ropeQOut", b"x").replace(
         b"ropeKOut", b"ropeQOut").replace(b"x,", b"ropeKOut,", 1)), ["op_api/include/aclnn_rope_forward.h has the parameters .*"]),
-    "an attribute in the header": (edit("op_api/include/aclnn_rope_grad.h", swap(b"uint64_t *w", b"int64_t mode,\n uint64_t *w")), [".* has the parameters .*"]),
+    "an attribute in the header": (edit("op_api/include/aclnn_rope_grad.h", swap(b"uint64_t *w", b"int64_t mode,\n uint64_t *w")), [
+        ".* has the parameters .*"]),
     "no bfloat16 kernel": (edit(INDEX, as_json(lambda c: c[GRAD]["binaryList"].pop(1) and c)), [
         f"{INDEX} has no kernel of {GRAD} for bfloat16, bfloat16, bfloat16, bfloat16, int32, bfloat16, bfloat16", ".*lists other kernels.*"]),
 }
@@ -433,12 +438,28 @@ def check_killed(home, older, points):
 
 
 def test_killed_installs(home, older):
-    check_killed(home, older, lambda total: [1, 2, 5, *range(10, total, max(total // 12, 1)), total - 1, total])
+    check_killed(home, older, lambda total: [1, 2, 5, *range(10, total, max(total // 8, 1)), total - 1, total])
 
 
 @pytest.mark.slow
 def test_killed_installs_at_each_step(home, older):
     check_killed(home, older, lambda total: range(1, total + 1, 3))
+
+
+def test_killed_uninstalls(home):
+    put(REAL)
+    code = KILLED.replace("opp.install(sys.argv[1], None, sys.argv[2], ours=False)", "opp.uninstall(None, sys.argv[2])")
+    total = int(run(code, "", NAME, 0).stdout)
+    for point in range(2, total, max(total // 8, 1)):
+        put(REAL)
+        assert run(code, "", NAME, point).returncode == -signal.SIGKILL
+        root = home / "vendors" / NAME
+        assert (opp.verify(root, ours=False) == []) if root.exists() else "load_priority=vendor_a,vendor_b\n" in ini(home)
+        if root.exists():
+            opp.uninstall(None, NAME)
+        assert not root.exists() and ini(home) == "# kept\nload_priority=vendor_a,vendor_b\n"
+    put(REAL)
+    assert sorted(p.name for p in (home / "vendors").iterdir()) == sorted([NAME, "vendor_a", "vendor_b", "config.ini"])
 
 
 def test_a_first_install_that_is_killed_is_made_whole_by_the_next(home):
@@ -560,7 +581,14 @@ def test_no_package(cann, monkeypatch):
     assert f"Searched: /none (ASCEND_CUSTOM_OPP_PATH): not a directory; {REAL} (ASCEND_CUSTOM_OPP_PATH): has no aclnnRopeGrad. " in text
     assert "Fix: build it (bash scripts/build_and_install.sh)" in text
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH")
-    assert "load_priority of $ASCEND_OPP_PATH/vendors/config.ini name no directory" in refusal()
+    assert f"load_priority of {os.environ['ASCEND_OPP_PATH']}/vendors/config.ini name no directory" in refusal()
+
+
+def test_the_user_of_a_cell_reads_it_in_both_modes(cann, mode, monkeypatch):
+    monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH")
+    x, table = (Tensor(np.ones((n, 128)), ms.float16) for n in (11, 64))
+    with pytest.raises(opp.OppError, match="^For 'RopeForward', no vendor package has aclnnRopeForward. Searched: "):
+        Rope()(x, x, table, table, seq_ends=Tensor([2, 11], ms.int32))
 
 
 def test_load_priority_is_searched_after_the_variable(cann, tmp_path, monkeypatch):
