@@ -63,5 +63,5 @@ setup(
     # MindSpore's binaries were built against NumPy 1.x; 2.10 does not say so and dies with NumPy 2 in "numpy.core.multiarray
     # failed to import".
     install_requires=["mindspore>=2.7,<2.11", "numpy>=1.20,<2"],
-    extras_require={"test": ["pytest>=7", "hypothesis>=6"], "bench": ["torch"]},
+    extras_require={"test": ["pytest>=7", "hypothesis>=6", "setuptools", "wheel"], "bench": ["torch"]},
 )

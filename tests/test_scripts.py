@@ -160,6 +160,7 @@ def test_disk(call):
 
 
 @pytest.mark.parametrize("lacking, asked", [([], ""), (["g++"], "update -qq\ninstall -y -qq g++\n"),
+                                            (["cmake", "make", "shellcheck"], "update -qq\ninstall -y -qq cmake make shellcheck\n"),
                                             (["aarch64-linux-gnu-g++", "qemu-aarch64"],
                                              "update -qq\ninstall -y -qq g++-aarch64-linux-gnu qemu-user\n"),
                                             (["venv"], "update -qq\ninstall -y -qq python3.11 python3.11-venv\n")])
@@ -168,7 +169,7 @@ def test_ci_installs_what_is_missing(call, lacking, asked):
     (call.repo / "scripts/run_tests.sh").write_text('echo "suite $*"\n')
     path = bare_path(call)
     tools = {"apt-get": f'echo "$*" >>"{call.tmp_path}/asked"', "id": "echo 0",
-             **{name: ":" for name in ("g++", "aarch64-linux-gnu-g++", "qemu-aarch64") if name not in lacking}}
+             **{name: ":" for name in ("g++", "cmake", "make", "shellcheck", "aarch64-linux-gnu-g++", "qemu-aarch64") if name not in lacking}}
     for name, body in tools.items():
         (call.bin_dir / name).write_text(f"#!/bin/bash\n{body}\n")
         (call.bin_dir / name).chmod(0o755)
