@@ -140,7 +140,9 @@ check_places() {
     fi
     target="${install_path:-$ASCEND_OPP_PATH}/vendors"
     while [ ! -e "$target" ]; do target="$(dirname "$target")"; done
-    [ -d "$target" ] && [ -w "$target" ] || fail "$target cannot be written by $(id -un): become its owner, or give --install-path DIR"
+    if [ ! -d "$target" ] || [ ! -w "$target" ]; then
+        fail "$target cannot be written by $(id -un): become its owner, or give --install-path DIR"
+    fi
 }
 
 step() { # step WHAT COMMAND...: quiet, with a log

@@ -5,6 +5,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup_venv.sh"
 
-setup_venv
+setup_venv ""
 # MindSpore writes rank_0/ into the working directory when something fails, so it is the user's: --text and --save are relative to it.
 exec "$python" "$repo/examples/train_packed_lm.py" "$@"
