@@ -178,6 +178,7 @@ def uninstall(path=None, vendor=spec.VENDOR):
             if named:
                 _set_priority(vendors, lambda names: [n for n in names if n != vendor])
             if os.path.lexists(target):
+                _unlock(target)
                 target.rename(away / vendor)
         finally:
             _remove(away)
@@ -222,6 +223,7 @@ def _swap(new, target):
     if not os.path.lexists(target):
         new.rename(target)
         return lambda: target.rename(new)
+    _unlock(target)
     try:
         _exchange(new, target)
         return lambda: _exchange(new, target)
@@ -263,9 +265,16 @@ def _set_priority(vendors, change):
         new.unlink(missing_ok=True)
 
 
+def _unlock(directory):
+    """CANN's installer leaves directories that their owner can neither move nor empty."""
+    if not os.path.islink(directory):
+        with contextlib.suppress(PermissionError):  # not the owner: what follows will say it
+            os.chmod(directory, os.stat(directory).st_mode & 0o777 | 0o700)
+
+
 def _remove(path):
     if path.is_symlink() or path.is_file():
         return path.unlink()
     for directory, _, _ in os.walk(path):
-        os.chmod(directory, 0o700)  # CANN's installer leaves directories that their owner cannot change
+        _unlock(directory)
     shutil.rmtree(path)

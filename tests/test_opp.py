@@ -378,15 +378,10 @@ def test_without_an_exchange_of_names(home, older, monkeypatch):
     assert installed(REAL, root) and not stage.exists()
 
 
-def test_what_cann_locks_can_be_replaced_and_removed(tmp_path, older):
-    root = put(older, tmp_path)
+def lock(root):
     for p in (*root.rglob("*"), root):
-        p.chmod(0o550 if p.is_dir() else 0o440)
-    assert put(REAL, tmp_path) == root and installed(REAL, root)
-    for p in (*root.rglob("*"), root):
-        p.chmod(0o550 if p.is_dir() else 0o440)
-    opp.uninstall(tmp_path, NAME)
-    assert not root.exists()
+        if not p.is_symlink():
+            p.chmod(0o550 if p.is_dir() else 0o440)
 
 
 def test_permissions_of_what_is_installed(tmp_path, older):
@@ -489,6 +484,18 @@ except opp.OppError as e:
 """
 
 
+def test_an_install_waits_for_another(home):
+    import fcntl
+    held = os.open(home / "vendors", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    call = subprocess.Popen([sys.executable, "-c", INSTALL, str(REAL), NAME])
+    with pytest.raises(subprocess.TimeoutExpired):
+        call.wait(1.5)
+    assert not (home / "vendors" / NAME).exists()
+    os.close(held)
+    assert call.wait() == 0 and installed(REAL, home / "vendors" / NAME)
+
+
 @pytest.fixture
 def user(tmp_path):
     """A directory of a user who is not root, and the real package where he can read it."""
@@ -507,6 +514,7 @@ def test_without_root(user):
     for _ in range(2):
         done = run(USER, "install", source, path, NAME)
         assert done.stdout == f"{root}\n" and installed(source, root), done.stderr
+        lock(root)  # as CANN's installer does: replaced and removed all the same
     assert {p.stat().st_uid for p in (root, *root.rglob("*"))} == {user.stat().st_uid} != {0}
     assert run(USER, "uninstall", path, NAME).stdout == f"{root}\n" and not root.exists()
 
