@@ -152,6 +152,9 @@ def _unflushed():
     return worker
 
 
+os.register_at_fork(after_in_child=_unflushed.cache_clear)  # a child has none of its parent's threads and would wait forever
+
+
 def _numpy_function(op):
     _unflushed()
 

@@ -8,9 +8,6 @@ from mindspore.ops import constexpr
 
 from . import checks, custom, lengths, spec
 
-os.register_at_fork(after_in_child=custom._unflushed.cache_clear)  # a child has none of its parent's threads and would wait forever
-
-
 def run(op, grad_op, backend, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
     """Check, bring the lengths (``own``: from the constructor) to seq_ends, call the op whose backward is grad_op."""
     def kind(x):  # a nested function also keeps MindSpore's rewrite (amp O1) from taking this one apart
