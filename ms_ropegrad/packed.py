@@ -1,12 +1,11 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """What happens between a call and the operator: in GRAPH_MODE all of this is compiled into the graph."""
-import os
-
 from mindspore import Tensor
 from mindspore.ops import constexpr
 
 from . import checks, custom, lengths, spec
+
 
 def run(op, grad_op, backend, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
     """Check, bring the lengths (``own``: from the constructor) to seq_ends, call the op whose backward is grad_op."""
