@@ -1,6 +1,7 @@
 # Copyright 2026 The ms_ropegrad Authors
 # SPDX-License-Identifier: Apache-2.0
 """Every refusal, in one wording, for all paths. Works on shapes and dtype names; imports no mindspore."""
+import math
 import numbers
 import re
 
@@ -23,6 +24,10 @@ def short(value, most=80):
 
 def refuse(op, what, need, got):
     raise ValueError(_must(op, what, need, got))
+
+
+def refuse_type(op, what, need, got):
+    raise TypeError(_must(op, what, need, got))
 
 
 def reraise(error):
@@ -150,6 +155,73 @@ def count(op, name, value, low=0):
     if not low <= value <= spec.MAX_END:
         raise ValueError(_must(op, f"'{name}'", f"from {low} to {spec.MAX_END}", short(int(value))))
     return int(value)
+
+
+def even(op, name, value, most=None):
+    """A head size or rotary_dim."""
+    value = count(op, name, value, 2)
+    if value % 2 or most is not None and value > most:
+        refuse(op, f"'{name}'", "even" if most is None else f"even and at most head_size {most}", value)
+    return value
+
+
+def number(op, name, value, low, above=False):
+    """A finite float of at least (or ``above``) ``low``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        refuse_type(op, f"type of '{name}'", "float", type(value).__name__)
+    try:
+        x = float(value)
+    except OverflowError:
+        x = math.inf
+    if not low <= x < math.inf or above and x == low:
+        refuse(op, f"'{name}'", f"finite and {'greater than' if above else 'at least'} {low}", short(value))
+    return x
+
+
+def base(op, value):
+    return number(op, "base", value, 1e-290)  # below, angles are not finite
+
+
+def scaling(op, value, dim, base_of_call):
+    """A rope_scaling in Hugging Face's form -> (rope_type, its values with the defaults)."""
+    if value is None:
+        return "default", {}
+    if not isinstance(value, dict):
+        refuse_type(op, "type of 'scaling'", "dict or None", type(value).__name__)
+    value = {k: v for k, v in value.items() if v is not None}
+    kinds = [value.pop(k) for k in ("rope_type", "type") if k in value]
+    need = f"one of {list(spec.SCALINGS)}"
+    if len(kinds) == 2 and kinds[0] != kinds[1]:
+        refuse(op, "'rope_type' and 'type' of 'scaling'", "the same", f"{short(kinds[0])} and {short(kinds[1])}")
+    if not kinds or not isinstance(kinds[0], str) or kinds[0] not in spec.SCALINGS:
+        why = ""
+        if kinds and kinds[0] == "dynamic":
+            why = " Dynamic NTK changes the frequencies with the longest sequence of each step, but tables are fixed: take 'ntk' or 'yarn'."
+        raise ValueError(_must(op, "'rope_type' of 'scaling'", need, short(kinds[0]) if kinds else "none") + why)
+    kind = kinds[0]
+    required, optional = spec.SCALINGS[kind]
+    if number(op, "rope_theta", value.pop("rope_theta", base_of_call), 0) != base_of_call:
+        refuse(op, "'rope_theta' of 'scaling'", f"the same as 'base' ({short(base_of_call)})", "another value")
+    unknown, missing = [k for k in value if k not in (*required, *optional)], [k for k in required if k not in value]
+    if unknown or missing:
+        refuse(op, f"keys of 'scaling' of type '{kind}'", f"{[*required]} and optionally {[*optional]}",
+               f"unknown {short(unknown)}" if unknown else f"no {missing}")
+    given = {k: v for k, v in {**optional, **value}.items() if v is not None}
+    for k, v in given.items():
+        if k != "truncate":
+            given[k] = number(op, f"{k}' of 'scaling", v, 1 if "factor" == k else 0, k != "factor")
+        elif not isinstance(v, bool):
+            refuse_type(op, "type of 'truncate' of 'scaling'", "bool", type(v).__name__)
+    for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
+        if low in given and not given[low] < given[high]:
+            refuse(op, f"'{high}' of 'scaling'", f"greater than '{low}' {given[low]}", short(given[high]))
+    if ("mscale" in given) != ("mscale_all_dim" in given):
+        refuse(op, "'mscale' and 'mscale_all_dim' of 'scaling'", "given together", "one of them")
+    if kind == "ntk" and dim == 2:
+        refuse(op, "rotary_dim", "at least 4 for 'ntk'", 2)
+    if kind == "yarn" and base_of_call <= 1:
+        refuse(op, "'base'", "greater than 1 for 'yarn'", short(base_of_call))
+    return kind, given
 
 
 _VARIABLE = " Lengths that are computed or mutable go in one int32 or int64 Tensor."

@@ -38,6 +38,19 @@ MAX_END = 2**31 - 1  # seq_ends is int32
 HEAD_SIZES = (64, 96, 128, 192, 256)
 
 
+# rope_type of a rope_scaling -> (keys it needs, keys it may have with their defaults; None: left out).
+SCALINGS = {
+    "default": ((), {}),
+    "linear": (("factor",), {}),
+    "ntk": (("factor",), {}),
+    "llama3": (("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"), {}),
+    "yarn": (("factor", "original_max_position_embeddings"),
+             {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True, "attention_factor": None, "mscale": None, "mscale_all_dim": None}),
+}
+
+# Layouts of q and k -> their axes: B batch, S sequence, T tokens, N heads, D head_size, H = N * D.
+LAYOUTS = {"TH": 2, "TND": 3, "BSND": 4, "BNSD": 4, "SBND": 4}
+
 # What computes on CPU: auto is native (the C++ library) when it is there, else numpy.
 BACKENDS = ("auto", "native", "numpy")
 
