@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "RopeGrad": "cells", "Rope": "cells", "rope_grad": "cells", "rope": "cells", "check_lengths": "cells",
-    "rope_tables": "tables",
+    "rope_tables": "tables", "RotaryEmbedding": "rotary",
     "reference": None, "lengths": None,
 }
 __all__ = sorted(_HOME)

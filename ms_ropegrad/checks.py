@@ -38,9 +38,9 @@ def reraise(error):
     raise error
 
 
-def formula_op(formula, arg):
-    """The gradient operator of a formula's name; ``arg`` is 'formula' (RopeGrad) or 'grad_formula' (Rope)."""
-    op = "RopeForward" if arg == "grad_formula" else "RopeGrad"
+def formula_op(formula, arg, op=None):
+    """The gradient operator of a formula's name; ``arg`` is 'formula' (RopeGrad) or 'grad_formula' (Rope, unless ``op`` says who)."""
+    op = op or ("RopeForward" if arg == "grad_formula" else "RopeGrad")
     names = " or ".join(f"'{f}'" for f in spec.FORMULAS)
     if not isinstance(formula, str):
         raise TypeError(_must(op, f"'{arg}'", names, type(formula).__name__))
@@ -51,7 +51,7 @@ def formula_op(formula, arg):
 
 def tensor_kinds(op, kinds):
     """kinds: type name of each of the four inputs, 'Tensor' when it is one."""
-    for name, kind in zip(spec.OPS[op][0], kinds):
+    for name, kind in zip(spec.OPS.get(op, spec.OPS["RopeForward"])[0], kinds):
         if kind != "Tensor":
             raise TypeError(_must(op, f"type of '{name}'", "Tensor", kind))
 
@@ -88,22 +88,13 @@ def arrays(op, shapes, dtypes, dynamic=False):
     ``dynamic``: shapes of a graph may be unknown; the native library checks them when they are known.
     """
     names = spec.OPS[op][0]
-    for name, dtype in zip(names, dtypes):
-        if dtype not in spec.DTYPES:
-            raise TypeError(_must(op, f"dtype of '{name}'", f"one of {list(spec.DTYPES)}", dtype))
-    if dtypes[1] != dtypes[0]:
-        raise TypeError(_must(op, f"dtype of '{names[1]}'", f"the same as '{names[0]}' ({dtypes[0]})", dtypes[1]))
-    if (dtypes[0], dtypes[2]) not in spec.DTYPE_PAIRS:
-        need = " or ".join(t for x, t in spec.DTYPE_PAIRS if x == dtypes[0])
-        raise TypeError(_must(op, f"dtype of 'cos' for '{names[0]}' of {dtypes[0]}", need, dtypes[2]))
+    _dtypes(op, names, dtypes, "dtype of 'cos'")
     if dtypes[3] != dtypes[2]:
         raise TypeError(_must(op, "dtype of 'sin'", f"the same as 'cos' ({dtypes[2]})", dtypes[3]))
     if dynamic and any(map(_unknown, shapes)):
         return
     for name, shape in zip(names, shapes):
-        if _unknown(shape):
-            raise ValueError(_must(op, f"shape of '{name}'", "static (the numbers of tokens and sequences may change from "
-                                   "call to call: leave set_inputs out) unless the backend is native", "a dynamic shape"))
+        _static(op, name, shape)
         if len(shape) != 2:
             raise ValueError(_must(op, f"rank of '{name}'", "2", f"{len(shape)} with shape {tuple(shape)}"))
     q, k, cos, sin = (tuple(int(d) for d in s) for s in shapes)
@@ -122,6 +113,54 @@ def arrays(op, shapes, dtypes, dynamic=False):
         raise ValueError(_must(op, f"n_tokens of '{names[1]}'", f"the same as '{names[0]}' {q}", k))
     if q[0] > spec.MAX_END:
         raise ValueError(_must(op, "n_tokens", f"at most {spec.MAX_END}", q[0]))
+
+
+def _dtypes(op, names, dtypes, table):
+    for name, dtype in zip(names, dtypes):
+        if dtype not in spec.DTYPES:
+            raise TypeError(_must(op, f"dtype of '{name}'", f"one of {list(spec.DTYPES)}", dtype))
+    if dtypes[1] != dtypes[0]:
+        raise TypeError(_must(op, f"dtype of '{names[1]}'", f"the same as '{names[0]}' ({dtypes[0]})", dtypes[1]))
+    if (dtypes[0], dtypes[2]) not in spec.DTYPE_PAIRS:
+        need = " or ".join(t for x, t in spec.DTYPE_PAIRS if x == dtypes[0])
+        raise TypeError(_must(op, f"{table} for '{names[0]}' of {dtypes[0]}", need, dtypes[2]))
+
+
+def _static(op, name, shape):
+    if _unknown(shape):
+        raise ValueError(_must(op, f"shape of '{name}'", "static (the numbers of tokens and sequences may change from "
+                               "call to call: leave set_inputs out) unless the backend is native", "a dynamic shape"))
+
+
+def layout(op, value):
+    if not isinstance(value, str) or value not in spec.LAYOUTS:
+        (refuse if isinstance(value, str) else refuse_type)(op, "'layout'", f"one of {list(spec.LAYOUTS)}", short(value))
+    return value
+
+
+def rotary(op, axes, head, part, max_seq_len, dense, shapes, dtypes, target):
+    """q and k of RotaryEmbedding in layout ``axes``; ``dense``: without lengths. Unknown dimensions are left to the library."""
+    _dtypes(op, ("q", "k"), dtypes, "'table_dtype'")
+    if target == "Ascend" and part not in spec.HEAD_SIZES:
+        refuse(op, "rotary_dim (head_size unless given) on Ascend", f"one of {list(spec.HEAD_SIZES)}", part)
+    for name, shape in zip("qk", shapes):
+        if target != "native":
+            _static(op, name, shape)
+        if shape is None or len(shape) != spec.LAYOUTS[axes]:
+            refuse(op, f"rank of '{name}' in layout '{axes}'", spec.LAYOUTS[axes], "unknown" if shape is None else f"{len(shape)} with shape {tuple(shape)}")
+        if axes == "TH":
+            if not shape[1] or shape[1] < head or shape[1] % head:
+                refuse(op, f"hidden_size of '{name}'", f"a positive multiple of head_size {head}", f"{shape[1]} with shape {tuple(shape)}")
+        elif shape[-1] != head or not shape[axes.index("N")] or shape[axes.index("N")] < 1:
+            refuse(op, f"shape of '{name}' in layout '{axes}'", f"({', '.join(axes[:-1])}, {head}) with at least one head", tuple(shape))
+    for axis in axes:
+        sizes = [shape[axes.index(axis)] for shape in shapes]
+        if axis in "TBS" and sizes[0] != sizes[1] and not _unknown(sizes):
+            refuse(op, f"{axis} of 'k' in layout '{axes}'", f"the same as 'q' {tuple(shapes[0])}", tuple(shapes[1]))
+    if dense and axes in ("TH", "TND"):
+        refuse(op, f"sequence lengths in layout '{axes}'", "given, as 'q_seq_len' or as 'seq_ends' (one sequence: seq_ends=[n_tokens])", "none of them")
+    if dense and (shapes[0][axes.index("S")] or 0) > max_seq_len:
+        refuse(op, f"S of 'q' in layout '{axes}'", f"at most max_seq_len {max_seq_len}", tuple(shapes[0]))
 
 
 def one_lengths(op, has_lengths, has_ends, has_own=False):
@@ -281,7 +320,7 @@ def ends_of_values(op, name, values, n_tokens=None, max_seq_len=None):
         got = f"{sum(lengths.tolist())} from {show(values)}"
         raise ValueError(_must(op, what, f"n_tokens {n_tokens}", got) + _form_hint(name, values, n_tokens))
     if max_seq_len is not None and lengths.max() > max_seq_len:
-        raise ValueError(_must(op, f"longest sequence of '{name}'", f"at most max_seq_len {max_seq_len} (rows of 'cos')",
+        raise ValueError(_must(op, f"longest sequence of '{name}'", f"at most max_seq_len {max_seq_len}" + " (rows of 'cos')" * (op in spec.OPS),
                                int(lengths.max())))
     return ends
 

@@ -10,22 +10,26 @@ from . import checks, custom, lengths, spec
 def run(op, grad_op, backend, own_name, own, x_q, x_k, cos, sin, q_seq_len, seq_ends):
     """Check, bring the lengths (``own``: from the constructor) to seq_ends, call the op whose backward is grad_op."""
     def kind(x):  # a nested function also keeps MindSpore's rewrite (amp O1) from taking this one apart
-        return "Tensor" if isinstance(x, Tensor) else _type_name(x)
+        return "Tensor" if isinstance(x, Tensor) else type_name(x)
 
-    _check_kinds(op, kind(x_q), kind(x_k), kind(cos), kind(sin))
+    check_kinds(op, kind(x_q), kind(x_k), kind(cos), kind(sin))
     _check_arrays(op, backend, x_q.shape, x_k.shape, cos.shape, sin.shape, x_q.dtype, x_k.dtype, cos.dtype, sin.dtype)
     _check_one(op, q_seq_len is not None, seq_ends is not None, own is not None)
     if own is not None:
-        ends = _list_ends(op, own_name, own, x_q.shape, cos.shape)
-    elif q_seq_len is not None:
-        ends = _ends(op, backend, "q_seq_len", q_seq_len, x_q.shape, cos.shape)
+        ends = list_ends(op, own_name, own, x_q.shape, cos.shape)
     else:
-        ends = _ends(op, backend, "seq_ends", seq_ends, x_q.shape, cos.shape)
+        ends = ends_of_call(op, backend, q_seq_len, seq_ends, x_q.shape, cos.shape)
     return custom.call(op, grad_op, backend, x_q, x_k, cos, sin, ends)
 
 
+def ends_of_call(op, backend, q_seq_len, seq_ends, q, cos):
+    """The lengths, of which one form is given, as seq_ends. ``q``, ``cos``: shapes."""
+    if q_seq_len is not None:
+        return _ends(op, backend, "q_seq_len", q_seq_len, q, cos)
+    return _ends(op, backend, "seq_ends", seq_ends, q, cos)
+
+
 def _ends(op, backend, name, values, q, cos):
-    """``q``, ``cos``: shapes."""
     if isinstance(values, Tensor):
         _check_length_tensor(op, backend, name, values.shape, values.dtype)
         if custom.eager() and custom.device() == "CPU":  # on Ascend it would take a synchronisation
@@ -33,18 +37,18 @@ def _ends(op, backend, name, values, q, cos):
         if name == "q_seq_len":
             values = lengths.cumulative(values)
         return lengths.to_int32(values)
-    return _list_ends(op, name, values, q, cos)
+    return list_ends(op, name, values, q, cos)
 
 
 # Functions of constants: called at compilation in GRAPH_MODE and at once in PYNATIVE_MODE, so that both refuse alike.
 
 @constexpr(check=False)
-def _type_name(x):
+def type_name(x):
     return type(x).__name__
 
 
 @constexpr
-def _check_kinds(op, *kinds):
+def check_kinds(op, *kinds):
     checks.tensor_kinds(op, kinds)
 
 
@@ -64,7 +68,7 @@ def _check_length_tensor(op, backend, name, shape, dtype):
 
 
 @constexpr(check=False)
-def _list_ends(op, name, values, q, cos):
+def list_ends(op, name, values, q, cos):
     n_tokens, max_seq_len = (shape[0] if shape else None for shape in (q, cos))  # None: unknown until the call
     return Tensor(checks.ends_of_list(op, name, values, n_tokens, max_seq_len).astype(spec.SEQ_ENDS_DTYPE))
 

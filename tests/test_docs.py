@@ -14,7 +14,7 @@ import mindspore as ms
 from conftest import REPO
 
 READMES = ("README.md", "README_zh.md")
-MODULES = ("cells", "lengths", "tables", "reference")
+MODULES = ("cells", "lengths", "rotary", "tables", "reference")
 
 
 def blocks(readme, language):
