@@ -133,7 +133,8 @@ def train_with_accumulation(net, steps):
     return losses
 
 
-@pytest.mark.parametrize("train", [train_with_one_step_cell, train_with_value_and_grad, train_with_model, train_with_accumulation])
+@pytest.mark.parametrize("train", [train_with_model, train_with_accumulation,
+                                   *(pytest.param(t, marks=pytest.mark.slow) for t in (train_with_one_step_cell, train_with_value_and_grad))])
 def test_twenty_steps_equal_builtin_ops(mode, train):
     ours, builtin = make(), make(builtin=True)
     start = weights_of(ours)
@@ -147,7 +148,7 @@ def test_the_vendors_formula_trains_differently():
     assert np.abs(np.subtract(train_with_value_and_grad(make(formula="atb"), 8), train_with_value_and_grad(make(), 8))).max() > 1e-4
 
 
-@pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3"])
+@pytest.mark.parametrize("level", ["O0", "O1", pytest.param("O2", marks=pytest.mark.slow), "O3"])
 def test_amp_levels(mode, level):
     kw = dict(loss_scale_manager=None) if level in ("O2", "O3") else {}
     exact = train_with_model(make(), 6)
