@@ -139,9 +139,16 @@ def _bprop(grad_op, backend="auto"):
 
     def bprop(x_q, x_k, cos, sin, seq_ends, out, dout):
         g_q, g_k = primitive(grad_op, second, backend)(ops.cast(dout[0], x_q.dtype), ops.cast(dout[1], x_k.dtype), cos, sin, seq_ends)
-        return g_q, g_k, ops.zeros_like(cos), ops.zeros_like(sin), ops.zeros_like(seq_ends)
+        return g_q, g_k, _zeros(cos), _zeros(sin), ops.zeros_like(seq_ends)
 
     return bprop
+
+
+def _zeros(table):
+    """The gradient of a table: MindSpore 2.7 has no zeros of bfloat16 on CPU."""
+    if table.dtype == mstype.bfloat16:
+        return ops.cast(ops.zeros_like(ops.cast(table, mstype.float32)), mstype.bfloat16)
+    return ops.zeros_like(table)
 
 
 # MindSpore runs pyfuncs and backwards in threads that flush subnormals to zero; a thread started by Python code does not.
@@ -186,4 +193,4 @@ class _Numpy(_Function):
     def backward(ctx, g_q, g_k):
         cos, sin, seq_ends = ctx.saved_tensors
         grads = _Numpy.apply(ctx.grad_op, spec.ADJOINT[ctx.grad_op], g_q.astype(ctx.dtype), g_k.astype(ctx.dtype), cos, sin, seq_ends)
-        return None, None, *grads, ops.zeros_like(cos), ops.zeros_like(sin), ops.zeros_like(seq_ends)
+        return None, None, *grads, _zeros(cos), _zeros(sin), ops.zeros_like(seq_ends)

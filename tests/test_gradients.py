@@ -25,9 +25,9 @@ class Weighted(nn.Cell):
         y_q, y_k = self.op(q, k, cos, sin, seq_ends=seq_ends)
         loss = 0.0
         if self.use in ("both", "q"):
-            loss = loss + (y_q * self.w_q).astype(ms.float32).sum()
+            loss = loss + (y_q.astype(ms.float32) * self.w_q.astype(ms.float32)).sum()
         if self.use in ("both", "k"):
-            loss = loss + (y_k * self.w_k).astype(ms.float32).sum()
+            loss = loss + (y_k.astype(ms.float32) * self.w_k.astype(ms.float32)).sum()
         return loss
 
 

@@ -158,7 +158,7 @@ def test_each_damage_is_named_alone(name, tmp_path):
 
 
 @pytest.mark.parametrize("args, said", [
-    ({"socs": ["ascend310b"]}, "it is not built for ascend310b, only for ascend310p, ascend910_93, ascend910b, ascend950"),
+    ({"socs": ["ascend310b"]}, "it is not built for ascend310b, only for " + ", ".join(sorted(p.name for p in (REAL / TBE / "config").iterdir()))),
     ({"ops": {"AllFinite": (("x",), ("is_finite",), [])}}, "has the inputs gradient for AllFinite, but they must be x"),
     ({"ops": {"AllFinite": (("gradient",), ("is_finite",), [("int8", "bool")])}}, "but they must be \\(int8, bool\\)"),
     ({"ops": {"AllFinite": (("gradient",), ("is_finite",), []), "RopeGrad": ((), (), [])}}, "must have AllFinite, RopeGrad"),
@@ -706,7 +706,7 @@ def cli(capsys):
 
 def test_verify_opp(cli, ours):
     assert cli("verify-opp", ours) == (0, f"{ours} is sound.\n", "")
-    assert cli("verify-opp", REAL, "--any-vendor", "--soc", "ascend950")[0] == 0
+    assert cli("verify-opp", REAL, "--any-vendor", "--soc", "ascend310p")[0] == 0
     status, out, _ = cli("verify-opp", ours, "--soc", "ascend950", "--json")
     assert status == 1 and json.loads(out) == {"directory": str(ours), "sound": False,
                                                "problems": ["it is not built for ascend950, only for ascend910_93, ascend910b"]}
