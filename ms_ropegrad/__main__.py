@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: python -m ms_ropegrad COMMAND."""
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -121,6 +122,9 @@ def main(argv=None):
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_opp(commands)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # file names that this locale cannot show
     args = parser.parse_args(argv)
     try:
         return args.call(args)

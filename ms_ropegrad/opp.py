@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from . import spec
 from .opp_verify import STAMP, elf, verify
 
 _HERE = Path(__file__).resolve().parent
+_VARIABLE = "ASCEND_CUSTOM_OPP_PATH"
 _FIX = "build it (bash scripts/build_and_install.sh), or install a wheel that holds it; then run: python -m ms_ropegrad info"
 
 
@@ -26,23 +28,25 @@ class OppError(RuntimeError):
 
 # ---- Where it is ----
 
+_PRIORITY = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*load_priority[ \t]*=(.*)\n?", re.M)
+
+
 def priority(vendors):
     """The vendors named by config.ini, first to last."""
     with contextlib.suppress(OSError):
-        for line in (Path(vendors) / "config.ini").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == "load_priority":
-                return [v.strip() for v in value.split(",") if v.strip()]
+        lines = _PRIORITY.findall((Path(vendors) / "config.ini").read_bytes())
+        names = (os.fsdecode(name.strip()) for line in lines for name in line.split(b","))
+        return list(dict.fromkeys(filter(None, names)))
     return []
 
 
 def _custom():
-    return [p for p in os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(":") if p]
+    return [p for p in os.environ.get(_VARIABLE, "").split(":") if p]
 
 
 def search():
     """{vendor directory: who names it}, in the order in which MindSpore and CANN look."""
-    places = {p: "ASCEND_CUSTOM_OPP_PATH" for p in _custom()}
+    places = {p: _VARIABLE for p in _custom()}
     vendors = Path(os.environ.get("ASCEND_OPP_PATH") or "/nowhere") / "vendors"
     for name in priority(vendors):
         places.setdefault(str(vendors / name), str(vendors / "config.ini"))
@@ -82,14 +86,13 @@ def require(op):
         raise OppError(f"For '{op}', no vendor package has aclnn{op}. Searched: {'; '.join(searched)}. Fix: {_FIX}.")
     if not is_ours(place):
         raise OppError(f"For '{op}', {place} ({source}) is another vendor's and has an aclnn{op} too. Fix: name {spec.VENDOR} before it.")
-    problems = verify(place, socs=list(filter(None, [soc()])))
+    problems = verify(place, socs=list(filter(None, [soc()])), here=True)
     if problems:
         more = f" (and {len(problems) - 1} more: python -m ms_ropegrad verify-opp {place})" if problems[1:] else ""
         raise OppError(f"For '{op}', the vendor package {place} ({source}) cannot be used: {problems[0]}{more}. Fix: {_FIX}.")
-    loaded = _loaded()
-    if loaded and os.path.realpath(place / "op_api/lib/libcust_opapi.so") not in loaded:
-        raise OppError(f"For '{op}', {place} ({source}) was named too late: MindSpore loads custom libraries once, at the first operator, "
-                       f"and has loaded {', '.join(loaded)}. Fix: set ASCEND_CUSTOM_OPP_PATH before Python starts.")
+    if source == _VARIABLE and _too_late(place):
+        raise OppError(f"For '{op}', {place} ({source}) was named too late: MindSpore loads custom libraries once, at the first operator. "
+                       f"Fix: set {_VARIABLE} before Python starts, or import ms_ropegrad before the first operator if a wheel holds it.")
 
 
 def state(device):
@@ -111,9 +114,16 @@ def soc():
     return MSContext.get_instance().get_ascend_soc_version()
 
 
-def _loaded():
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        return sorted({line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if line.endswith("/libcust_opapi.so\n")})
+def _too_late(place):
+    """Named by this process only, whose MindSpore has loaded CANN's operators (libopapi.so, after all custom libraries), but not ours."""
+    at_start = re.search(rb"(?:^|\0)ASCEND_CUSTOM_OPP_PATH=([^\0]*)", Path("/proc/self/environ").read_bytes())
+    if at_start and str(place) in map(str, map(Path, os.fsdecode(at_start[1]).split(":"))):
+        return False
+    try:
+        ctypes.CDLL(str(place / "op_api/lib/libcust_opapi.so"), mode=os.RTLD_NOLOAD)
+        return False
+    except OSError:
+        return b"/libopapi.so" in Path("/proc/self/maps").read_bytes()
 
 
 def use_bundled():
@@ -121,13 +131,13 @@ def use_bundled():
     place = _HERE / "vendors" / spec.VENDOR
     with contextlib.suppress(OSError, ValueError):
         if elf(place / "op_api/lib/libcust_opapi.so")[0] == platform.machine() and not any(map(is_ours, _custom())):
-            os.environ["ASCEND_CUSTOM_OPP_PATH"] = ":".join([str(place), *_custom()])
+            os.environ[_VARIABLE] = ":".join([str(place), *_custom()])
 
 
 # ---- Install and remove: staged beside the target, then renamed ----
 
 _SET_ENV = """#!/bin/bash
-_ms_ropegrad="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+_ms_ropegrad="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]:-$0}")/.." && pwd)"
 export ASCEND_CUSTOM_OPP_PATH="$_ms_ropegrad${ASCEND_CUSTOM_OPP_PATH:+:$ASCEND_CUSTOM_OPP_PATH}"
 export LD_LIBRARY_PATH="$_ms_ropegrad/op_api/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 unset _ms_ropegrad
@@ -139,8 +149,8 @@ def install(source, path=None, vendor=spec.VENDOR, **checks):
 
     Until the one rename the earlier version is in place and after it the new one, however the call ends. Returns the directory.
     """
-    with _vendors(path, vendor, make=True) as vendors:
-        target = vendors / vendor
+    with _vendors(path, vendor, source) as vendors:
+        target = _replaceable(vendors / vendor)
         stage = Path(tempfile.mkdtemp(prefix=f".{vendor}.", dir=vendors))
         try:
             new = stage / vendor
@@ -169,7 +179,7 @@ def install(source, path=None, vendor=spec.VENDOR, **checks):
 def uninstall(path=None, vendor=spec.VENDOR):
     """Remove what :func:`install` put there, from load_priority too. Returns the directory."""
     with _vendors(path, vendor) as vendors:
-        target = vendors / vendor
+        target = _replaceable(vendors / vendor)
         named = vendor in priority(vendors)
         if not named and not os.path.lexists(target):
             raise OppError(f"{target} is not there: nothing to uninstall")
@@ -185,24 +195,30 @@ def uninstall(path=None, vendor=spec.VENDOR):
     return target
 
 
+def _replaceable(target):
+    """A vendors/ms_ropegrad may be anything, such as a clone of our repository."""
+    if target.is_dir() and not target.is_symlink() and any(target.iterdir()) and not any((target / n).exists() for n in (STAMP, "version.info")):
+        raise OppError(f"{target} is no vendor package (it has no version.info): move or remove it yourself")
+    return target
+
+
 @contextlib.contextmanager
-def _vendors(path, vendor, make=False):
-    """The directory of all vendors, for one installation at a time, and without what killed ones left."""
-    import fcntl  # Linux alone has CANN, but importing this module must work anywhere
+def _vendors(path, vendor, source=None):
+    """The directory of all vendors, made if there is a source, for one installation at a time, and without what killed ones left."""
     home = path if path is not None else os.environ.get("ASCEND_OPP_PATH")
     if not home:
         raise OppError("ASCEND_OPP_PATH is not set: source set_env.sh of CANN, or give a directory (--path)")
-    vendors = Path(home).absolute() / "vendors"
+    vendors = Path(os.path.realpath(home) if ".." in Path(home).parts else home).absolute() / "vendors"
     if ":" in str(vendors):
-        raise OppError(f"{vendors} has a colon, which ends a path in ASCEND_CUSTOM_OPP_PATH")
+        raise OppError(f"{vendors} has a colon, which ends a path in {_VARIABLE}")
     try:
-        if make:
-            vendors.mkdir(parents=True, exist_ok=True)
-        elif not vendors.is_dir():
-            raise OppError(f"{vendors} is not there: nothing to uninstall")
-        lock = os.open(vendors, os.O_RDONLY)
+        if source is not None:
+            if not Path(source).is_dir():
+                raise OppError(f"{source} is not a directory: give the vendor directory itself")
+            if os.path.join(os.path.realpath(vendors), "").startswith(os.path.join(os.path.realpath(source), "")):
+                raise OppError(f"{vendors} lies in {source}, which it shall copy: choose another directory")
+        lock = _lock(vendors, source is not None)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
             for left in vendors.glob(f".{vendor}.*"):
                 if (left / "earlier").exists() and not os.path.lexists(vendors / vendor):
                     (left / "earlier").rename(vendors / vendor)
@@ -213,9 +229,35 @@ def _vendors(path, vendor, make=False):
             if path is not None:
                 with contextlib.suppress(OSError):
                     vendors.rmdir()  # when it is empty
-    except (OSError, shutil.Error) as e:
-        text = f"{e.strerror}: {e.filename}" if getattr(e, "filename", None) else str(e)
-        raise OppError(f"{vendors} is unchanged: {text}") from e
+    except shutil.Error as e:  # of copytree, one for each file
+        raise OppError(f"{vendors} is unchanged: {e.args[0][0][2]}") from e
+    except OSError as e:
+        raise OppError(f"{vendors} is unchanged: " + (f"{e.strerror}: {e.filename}" if e.filename else str(e))) from e
+
+
+def _lock(vendors, make):
+    """The directory of all vendors, opened, when nobody else installs into it."""
+    import fcntl  # Linux alone has CANN, but importing this module must work anywhere
+    while True:
+        if make and not vendors.is_dir():
+            vendors.mkdir(parents=True, exist_ok=True)
+            vendors.chmod(0o755)  # whatever the umask: all users of this CANN read it
+        if not make and not vendors.is_dir():
+            raise OppError(f"{vendors} is not there: nothing to uninstall")
+        with contextlib.suppress(FileNotFoundError):  # removed by whom we waited for
+            lock = os.open(vendors, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(lock), os.stat(vendors)):
+                return lock
+            os.close(lock)
+
+
+def _replaceable(target):
+    """A directory of this name may be anything, such as a clone of our repository."""
+    if target.is_dir() and not target.is_symlink() and any(target.iterdir()) and not any((target / n).exists() for n in (STAMP, "version.info")):
+        raise OppError(f"{target} is no vendor package (it has no version.info): move or remove it yourself")
+    return target
 
 
 def _swap(new, target):
@@ -249,17 +291,18 @@ def _exchange(a, b):
 
 
 def _set_priority(vendors, change):
+    """In the first line, which alone CANN and MindSpore read; the others stay."""
     file = Path(os.path.realpath(vendors / "config.ini"))
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    others = [line for line in lines if line.partition("=")[0].strip() != "load_priority"]
-    names = change(priority(vendors))
-    if not names and not others:
+    before, names = file.read_bytes() if file.exists() else b"", change(priority(vendors))
+    after = os.fsencode(f"load_priority={','.join(names)}\n" * bool(names)) + _PRIORITY.sub(b"", before)
+    if not after.strip():
         return file.unlink()
     new = file.with_name(f".{spec.VENDOR}.config.ini")  # the same one after a killed call
     try:
-        new.write_text("\n".join(others + [f"load_priority={','.join(names)}"] * bool(names)) + "\n", encoding="utf-8")
-        if file.exists():
-            shutil.copymode(file, new)
+        new.write_bytes(after)
+        new.chmod(file.stat().st_mode & 0o777 if before else 0o644)
+        with contextlib.suppress(OSError):
+            before and os.chown(new, file.stat().st_uid, file.stat().st_gid)
         os.replace(new, file)
     finally:
         new.unlink(missing_ok=True)

@@ -84,7 +84,7 @@ DAMAGES = {
     "empty version": (edit("version.info", lambda _: b""), ["version.info names no custom_opp_compiler_version"]),
     "no kernel": (remove(KERNEL), [f"{KERNEL} is missing"]),
     "no kernel json": (remove(DESCRIBED), [f"{DESCRIBED} is missing"]),
-    "truncated kernel": (edit(KERNEL, half), [f"{KERNEL} is truncated", f"{KERNEL} is not the file whose sha256 its JSON gives"]),
+    "truncated kernel": (edit(KERNEL, half), [f"{KERNEL} is truncated or damaged", f"{KERNEL} is not the file whose sha256 its JSON gives"]),
     "truncated kernel json": (edit(DESCRIBED, half), [f"{DESCRIBED} is not JSON: .*"]),
     "wrong hash": (edit(DESCRIBED, as_json(lambda c: c.update(sha256="0" * 64))), [f"{KERNEL} is not the file whose sha256 its JSON gives"]),
     "changed kernel": (edit(KERNEL, lambda d: d[:200] + bytes([d[200] ^ 1]) + d[201:]), [f"{KERNEL} is not the file whose sha256 its JSON gives"]),
@@ -111,7 +111,7 @@ DAMAGES = {
     "empty graph header": (edit("op_proto/inc/op_proto.h", lambda _: b""), ["op_proto/inc/op_proto.h must register AllFinite .*"]),
     "graph header of another op": (edit("op_proto/inc/op_proto.h", swap(b"gradient", b"x")), ["op_proto/inc/op_proto.h must register AllFinite .*"]),
     "no libcust_opapi.so": (remove(OPAPI), [f"{OPAPI} is missing"]),
-    "truncated libcust_opapi.so": (edit(OPAPI, half), [f"{OPAPI} is truncated"]),
+    "truncated libcust_opapi.so": (edit(OPAPI, half), [f"{OPAPI} is truncated or damaged"]),
     "text as libcust_opapi.so": (edit(OPAPI, lambda _: b"version https://git-lfs"), [f"{OPAPI} is not a 64-bit ELF file"]),
     "libcust_opapi.so of another machine": (edit(OPAPI, machine(OTHER)), [f"{OPAPI} is for \\w+, but must be for {MACHINE}"]),
     "libcust_opapi.so without a symbol": (edit(OPAPI, swap(b"\0aclnnAllFinite\0", b"\0aclnnAllFinitX\0")), [f"{OPAPI} does not export aclnnAllFinite"]),
@@ -232,6 +232,9 @@ def installed(source, root):
     return content(tree(source)) == content(tree(root))
 
 
+BEFORE, AFTER = "load_priority=vendor_a,vendor_b\n# kept\n", f"load_priority={NAME},vendor_a,vendor_b\n# kept\n"
+
+
 def put(source, path=None):
     return opp.install(source, path, NAME, ours=False)
 
@@ -249,7 +252,7 @@ def home(tmp_path, monkeypatch):
     home = tmp_path / "CANN 安装" / "opp"
     for name in ("vendor_a", "vendor_b"):
         write(home, f"vendors/{name}/version.info", name)
-    write(home, "vendors/config.ini", "# kept\nload_priority=vendor_a,vendor_b\n")
+    write(home, "vendors/config.ini", BEFORE)
     monkeypatch.setenv("ASCEND_OPP_PATH", str(home))
     return home
 
@@ -286,34 +289,41 @@ def test_into_cann_and_out_of_it(home, older):
     for source in (older, REAL):
         root = put(source)
         assert root == home / "vendors" / NAME and installed(source, root) and not (root / "bin").exists()
-        assert ini(home) == f"# kept\nload_priority={NAME},vendor_a,vendor_b\n"
+        assert ini(home) == AFTER
     assert opp.uninstall(None, NAME) == root
     assert tree(home) == before
 
 
+# config.ini before, installed, uninstalled: CANN and MindSpore read its first line alone, so load_priority stands there.
 @pytest.mark.parametrize("before, after, removed", [
-    (None, f"load_priority={NAME}\n", None),
-    ("load_priority=\n", f"load_priority={NAME}\n", None),
-    ("load_priority = b , a\n", f"load_priority={NAME},b,a\n", "load_priority=b,a\n"),  # MindSpore reads only "load_priority="
-    (f"load_priority=b,{NAME},a\nx=1", f"x=1\nload_priority={NAME},b,a\n", "x=1\nload_priority=b,a\n"),
-    (f"load_priority={NAME}_2,a\n", f"load_priority={NAME},{NAME}_2,a\n", f"load_priority={NAME}_2,a\n"),
-    ("# 中文\n", f"# 中文\nload_priority={NAME}\n", "# 中文\n"),
+    (None, "NAME", None),
+    ("", "NAME", None),
+    ("load_priority=\n", "NAME", None),
+    ("load_priority = b , a\n", "NAME,b,a", "b,a"),
+    ("load_priority=b,NAME,a\nx=1", "NAME,b,a\nx=1", "b,a\nx=1"),
+    ("x=1\nload_priority=b", "NAME,b\nx=1\n", "b\nx=1\n"),
+    ("load_priority=NAME_2,a\n", "NAME,NAME_2,a", "NAME_2,a"),
+    ("load_priority=a,,a,b,NAME,NAME\nload_priority=c\n", "NAME,a,b,c", "a,b,c"),
+    ("load_priority=a,b\r\nx=1\r\n", "NAME,a,b\nx=1\r\n", "a,b\nx=1\r\n"),
+    ("\ufeffload_priority=a\n", "NAME,a", "a"),
+    ("load_priority=größe 包\n# 中文\x0b\u2028\n", "NAME,größe 包\n# 中文\x0b\u2028\n", "größe 包\n# 中文\x0b\u2028\n"),
+    (b"load_priority=a\n# \xe4\xff\n", b"NAME,a\n# \xe4\xff\n", b"a\n# \xe4\xff\n"),
 ])
-def test_load_priority(tmp_path, before, after, removed):
-    home = tmp_path / "opp"
-    file = home / "vendors/config.ini"
-    file.parent.mkdir(parents=True)
+def test_load_priority(tmp_path, monkeypatch, before, after, removed):
+    def content(text, prefix=b""):
+        text = text.encode() if isinstance(text, str) else text
+        return text and prefix + text.replace(b"NAME", NAME.encode()) + b"\n" * bool(prefix and b"\n" not in text)
+
+    file = tmp_path / "opp/vendors/config.ini"
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path / "opp"))
     if before is not None:
-        file.write_text(before)
+        write(file.parent, file.name, content(before))
         file.chmod(0o640)
-    os.environ["ASCEND_OPP_PATH"] = str(home)
-    try:
-        put(REAL)
-        assert file.read_text() == after and (before is None or file.stat().st_mode & 0o777 == 0o640)
-        opp.uninstall(None, NAME)
-    finally:
-        del os.environ["ASCEND_OPP_PATH"]
-    assert (file.read_text() if file.exists() else None) == removed
+    put(REAL)
+    assert file.read_bytes() == content(after, b"load_priority=") and opp.priority(file.parent)[0] == NAME
+    assert file.stat().st_mode & 0o777 == (0o640 if before else 0o644)
+    opp.uninstall(None, NAME)
+    assert (file.read_bytes() if file.exists() else None) == content(removed, b"load_priority=")
 
 
 def test_no_place(monkeypatch, tmp_path):
@@ -347,7 +357,7 @@ def test_a_failure_at_each_step_keeps_the_earlier_version(home, older, monkeypat
         raise OSError(28, "No space left on device", "x")
 
     for module, name in ((opp.tempfile, "mkdtemp"), (opp.shutil, "copytree"), (opp, "_swap"), (opp, "_exchange"), (opp, "_set_priority"),
-                         (opp.os, "replace"), (opp.shutil, "copymode")):
+                         (opp.os, "replace")):
         with monkeypatch.context() as m:
             m.setattr(module, name, fails)
             with pytest.raises(opp.OppError, match="is unchanged: No space left on device"):
@@ -392,85 +402,128 @@ def test_permissions_of_what_is_installed(tmp_path, older):
     assert modes == {(True, "0o755"), (False, "0o644"), (False, "0o755")}  # nobody else writes
 
 
-# What the tests below run in a second process: an installation of the real package.
-INSTALL = "import sys; from ms_ropegrad import opp; opp.install(sys.argv[1], None, sys.argv[2], ours=False)"
-KILLED = """
+# What the tests below run in a second process: an installation, or with no source an uninstallation; a signal at its n-th system call.
+CALL = """
 import os, signal, sys
-count, last = 0, int(sys.argv[3])
+source, name, last, number = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+count = 0
 def hook(event, args):
     global count
     if event.split(".")[0] in ("open", "os", "shutil", "tempfile", "fcntl", "ctypes"):
         count += 1
         if count == last:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
 from ms_ropegrad import opp
 sys.addaudithook(hook)
-opp.install(sys.argv[1], None, sys.argv[2], ours=False)
+opp.install(source, None, name, ours=False) if source else opp.uninstall(None, name)
 print(count)
 """
+WHOLE = sorted([NAME, "vendor_a", "vendor_b", "config.ini"])
 
 
 def run(code, *args, **kwargs):
     return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, **kwargs)
 
 
-def check_killed(home, older, points):
-    """Kill -9 an upgrade at points among its system calls: the old or the new version is whole, and the next call repairs."""
-    put(older)
-    total = int(run(KILLED, REAL, NAME, 0).stdout)
+def listed(home):
+    return sorted(p.name for p in (home / "vendors").iterdir())
+
+
+def check_killed(home, before, after, points):
+    """Kill -9 a call at points among its system calls: what was there or what shall be is whole, and the next call repairs."""
     root, seen = home / "vendors" / NAME, []
-    for point in points(total):
-        put(older)
-        done = run(KILLED, REAL, NAME, point)
-        assert done.returncode == -signal.SIGKILL, (point, done)
-        new = installed(REAL, root)
-        assert (new or installed(older, root)) and opp.verify(root, ours=False) == [], point
-        assert ini(home) == f"# kept\nload_priority={NAME},vendor_a,vendor_b\n", point
-        seen.append(new)
-    assert seen == sorted(seen) and {False, True} == set(seen)  # old until one point, new from it on
+
+    def set_up():
+        put(before or REAL)
+        before or opp.uninstall(None, NAME)
+
+    set_up()
+    for point in points(int(run(CALL, after or "", NAME, 0, 9).stdout)):
+        set_up()
+        assert run(CALL, after or "", NAME, point, 9).returncode == -signal.SIGKILL, point
+        there = before or after if root.exists() else None
+        if before and after:
+            there = after if installed(after, root) else before
+        assert not there or installed(there, root) and opp.verify(root, ours=False) == [], point
+        assert ini(home) in (BEFORE, AFTER) if not (before and after) else ini(home) == AFTER, point
+        assert not (ini(home) == AFTER and there is None), point
+        seen.append(there is after)
+    assert seen == sorted(seen) and {False, True} == set(seen)  # the earlier until one point, the other from it on
     put(REAL)
-    assert sorted(p.name for p in root.parent.iterdir()) == sorted([NAME, "vendor_a", "vendor_b", "config.ini"])
+    assert listed(home) == WHOLE and ini(home) == AFTER and installed(REAL, root)
 
 
-def test_killed_installs(home, older):
-    check_killed(home, older, lambda total: [1, 2, 5, *range(10, total, max(total // 8, 1)), total - 1, total])
+def at_some(total):
+    return [1, 2, 5, *range(10, total, max(total // 6, 1)), *range(total - 4, total + 1)]
 
 
-@pytest.mark.slow
-def test_killed_installs_at_each_step(home, older):
-    check_killed(home, older, lambda total: range(1, total + 1, 3))
+def test_killed_upgrades(home, older):
+    check_killed(home, older, REAL, at_some)
+
+
+def test_killed_first_installs(home):
+    check_killed(home, None, REAL, at_some)
 
 
 def test_killed_uninstalls(home):
-    put(REAL)
-    code = KILLED.replace("opp.install(sys.argv[1], None, sys.argv[2], ours=False)", "opp.uninstall(None, sys.argv[2])")
-    total = int(run(code, "", NAME, 0).stdout)
-    for point in range(2, total, max(total // 8, 1)):
-        put(REAL)
-        assert run(code, "", NAME, point).returncode == -signal.SIGKILL
-        root = home / "vendors" / NAME
-        assert (opp.verify(root, ours=False) == []) if root.exists() else "load_priority=vendor_a,vendor_b\n" in ini(home)
-        if root.exists():
-            opp.uninstall(None, NAME)
-        assert not root.exists() and ini(home) == "# kept\nload_priority=vendor_a,vendor_b\n"
-    put(REAL)
-    assert sorted(p.name for p in (home / "vendors").iterdir()) == sorted([NAME, "vendor_a", "vendor_b", "config.ini"])
+    check_killed(home, REAL, None, at_some)
 
 
-def test_a_first_install_that_is_killed_is_made_whole_by_the_next(home):
-    total = int(run(KILLED, REAL, NAME, 0).stdout)
-    for point in (total // 2, total - 8, total - 2):
-        opp.uninstall(None, NAME)
-        assert run(KILLED, REAL, NAME, point).returncode == -signal.SIGKILL
-        assert put(REAL) and ini(home) == f"# kept\nload_priority={NAME},vendor_a,vendor_b\n"
-    assert len(list((home / "vendors").iterdir())) == 4
+@pytest.mark.slow
+@pytest.mark.parametrize("before, after", [("older", REAL), (None, REAL), (REAL, None)])
+def test_killed_at_each_step(home, older, before, after):
+    check_killed(home, older if before == "older" else before, after, lambda total: range(1, total + 1, 11))
 
 
-def test_two_installs_at_once(home, older):
-    calls = [subprocess.Popen([sys.executable, "-c", INSTALL, str(source), NAME]) for source in (REAL, older, REAL, older)]
-    assert [c.wait() for c in calls] == [0] * 4
-    root = home / "vendors" / NAME
-    assert (installed(REAL, root) or installed(older, root)) and len(list(root.parent.iterdir())) == 4
+def test_installs_and_uninstalls_at_once(home, older, tmp_path):
+    """In any order of the calls, each ends well or finds nothing to uninstall, and what is there is whole."""
+    path = tmp_path / "a place that comes and goes"
+    code = CALL.replace("None, name", "None if last else number, name").replace("int, sys", "eval, sys")
+    calls = [subprocess.Popen([sys.executable, "-c", code, str(source), NAME, "0" if place else "-1", repr(place)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+             for place in ("", str(path)) for source in (REAL, older, "", REAL, older, "")]
+    for call in calls:
+        _, err = call.communicate()
+        assert call.returncode == 0 or err.splitlines()[-1].endswith("nothing to uninstall"), err
+    for vendors, rest in ((home / "vendors", WHOLE), (path / "vendors", [NAME])):
+        if (vendors / NAME).exists():
+            assert sorted(p.name for p in vendors.iterdir()) == rest
+            assert installed(REAL, vendors / NAME) or installed(older, vendors / NAME)
+        assert not vendors.exists() or not list(vendors.glob(".*"))
+    assert ini(home) == (AFTER if (home / "vendors" / NAME).exists() else BEFORE)
+
+
+def test_an_install_waits_for_another(home):
+    import fcntl
+    held = os.open(home / "vendors", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    call = subprocess.Popen([sys.executable, "-c", CALL, str(REAL), NAME, "0", "0"], stdout=subprocess.PIPE)
+    with pytest.raises(subprocess.TimeoutExpired):
+        call.wait(0.6)
+    assert not (home / "vendors" / NAME).exists()
+    os.close(held)
+    assert call.wait() == 0 and installed(REAL, home / "vendors" / NAME)
+
+
+def test_an_interrupted_install(home, older):
+    """Ctrl-C at points among the system calls of the command: what was staged is removed, unless the removal is interrupted."""
+    put(older)
+    code = CALL.replace("opp.install(source, None, name, ours=False) if source else opp.uninstall(None, name)", """
+install = opp.install
+opp.install = lambda source, path: install(source, path, name, ours=False)
+from ms_ropegrad import __main__
+status = __main__.main(["install-opp", source])
+if status:
+    sys.exit(status)
+""")
+    total, seen = int(run(code, older, NAME, 0, signal.SIGINT).stdout.split()[-1]), []
+    for point in range(total // 5, total, total // 5):
+        done = run(code, REAL, NAME, point, signal.SIGINT)
+        seen.append(installed(REAL, home / "vendors" / NAME))
+        assert done.stderr == "Stopped: interrupted.\n" and done.returncode == 130, (point, done.stderr)
+        assert (seen[-1] and set(WHOLE) <= set(listed(home)) or installed(older, home / "vendors" / NAME) and listed(home) == WHOLE), point
+        assert ini(home) == AFTER
+    assert seen == sorted(seen) and False in seen
 
 
 USER = """import fcntl, os, sys; from ms_ropegrad import opp
@@ -482,18 +535,6 @@ try:
 except opp.OppError as e:
     sys.exit(f"error: {e}")
 """
-
-
-def test_an_install_waits_for_another(home):
-    import fcntl
-    held = os.open(home / "vendors", os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    call = subprocess.Popen([sys.executable, "-c", INSTALL, str(REAL), NAME])
-    with pytest.raises(subprocess.TimeoutExpired):
-        call.wait(1.5)
-    assert not (home / "vendors" / NAME).exists()
-    os.close(held)
-    assert call.wait() == 0 and installed(REAL, home / "vendors" / NAME)
 
 
 @pytest.fixture
@@ -640,22 +681,43 @@ def test_another_vendor_with_our_operator(cann, tmp_path, monkeypatch):
 
 
 def test_named_too_late(cann, tmp_path):
-    """Custom libraries are loaded once: a process that has loaded others, but not ours."""
+    """MindSpore loads custom libraries once, then libopapi.so: a process that has loaded it, but not ours."""
     code = """import ctypes, os, sys; from ms_ropegrad import opp
 opp.soc = lambda: "ascend910b"
 for library in sys.argv[2:]:
     ctypes.CDLL(library)
+os.environ["ASCEND_CUSTOM_OPP_PATH"] = sys.argv[1]
 try:
     opp.require("RopeGrad")
     print("fine")
 except opp.OppError as e:
     print(e)
 """
-    other = tmp_path / "other ü"
-    library(other / OPAPI, ["aclnnOther"])
-    assert run(code, "", cann / OPAPI).stdout == run(code, "").stdout == run(code, "", cann / OPAPI, other / OPAPI).stdout == "fine\n"
-    text = run(code, "", other / OPAPI).stdout
-    assert "was named too late: " in text and f"has loaded {other / OPAPI}. Fix: set ASCEND_CUSTOM_OPP_PATH before Python starts." in text
+    cann_s, other, env = tmp_path / "lib64 ü/libopapi.so", tmp_path / "other" / OPAPI, {**os.environ, "ASCEND_CUSTOM_OPP_PATH": ""}
+    library(cann_s, ["aclnnInit"])
+    library(other, ["aclnnOther"])
+    fine = lambda *libraries, **more: run(code, cann, *libraries, env={**env, **more}).stdout == "fine\n"
+    assert fine() and fine(other) and fine(cann / OPAPI, cann_s) and fine(other, cann / OPAPI, cann_s)
+    assert fine(cann_s, ASCEND_CUSTOM_OPP_PATH=f"/none:{cann}/") and not fine(cann_s, ASCEND_CUSTOM_OPP_PATH=f"{cann}_2:/none")
+    for libraries in ([cann_s], [other, cann_s]):
+        assert run(code, cann, *libraries, env=env).stdout == (
+            f"For 'RopeGrad', {cann} (ASCEND_CUSTOM_OPP_PATH) was named too late: MindSpore loads custom libraries once, at the first operator. "
+            "Fix: set ASCEND_CUSTOM_OPP_PATH before Python starts, or import ms_ropegrad before the first operator if a wheel holds it.\n")
+    upgraded = code.replace("os.environ[", f"opp.install({str(cann)!r}, {str(tmp_path / 'ops')!r}); os.environ[")
+    opp.install(cann, tmp_path / "ops")  # replaced while the process runs that has loaded it
+    root = tmp_path / "ops/vendors" / spec.VENDOR
+    assert run(upgraded, root, root / OPAPI, cann_s, env=env).stdout == "fine\n"
+
+
+def test_what_the_call_does_not_need_is_not_refused(cann):
+    """As CANN's installer leaves directories; another SoC; what only GE's online compilation and other frameworks read."""
+    for damage in (remove("version.info"), remove("framework"), remove("op_proto/inc/op_proto.h"), remove(f"{TBE}/{spec.VENDOR}_impl"),
+                   remove(f"{TBE}/kernel/ascend910_93"), lambda root: (root / "op_api").chmod(0o550)):
+        damage(cann)
+    custom.primitive("RopeGrad", "RopeGrad")
+    remove(LINK)(cann)
+    with pytest.raises(opp.OppError, match="liboptiling.so is missing"):
+        opp.require("RopeGrad")
 
 
 def test_cann_that_mindspore_cannot_use(cann, monkeypatch):
@@ -725,7 +787,7 @@ def test_install_and_uninstall_opp(cli, ours, home, tmp_path):
     assert (status, out) == (1, "") and err.startswith("ms_ropegrad: error: ") and err.endswith("is not there: nothing to uninstall\n")
     root = home / "vendors" / spec.VENDOR
     assert cli("install-opp", ours) == (0, f"Installed {root}.\n", "")
-    assert ini(home).endswith("load_priority=ms_ropegrad,vendor_a,vendor_b\n")
+    assert ini(home) == "load_priority=ms_ropegrad,vendor_a,vendor_b\n# kept\n"
     status, out, _ = cli("install-opp", REAL, "--json")
     assert status == 1 and "ms_ropegrad.version is missing" in json.loads(out)["error"] and installed(ours, root)
     assert cli("uninstall-opp") == (0, f"Removed {root}.\n", "")
