@@ -7,7 +7,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
@@ -43,6 +43,15 @@ class BuildWithVendor(build_py):
             shutil.copytree(vendor, copy / "ms_ropegrad")  # a wheel holds no links: their files
 
 
+def wheel_commands():
+    """A wheel's tag names the platform, but no Python: nothing in it is compiled for one."""
+    try:
+        base = Distribution().get_command_class("bdist_wheel")
+    except Exception:  # no wheel package: no wheel
+        return {}
+    return {"bdist_wheel": type("BuildWheel", (base,), {"get_tag": lambda self: ("py3", "none", base.get_tag(self)[2])})}
+
+
 native = Extension(
     "ms_ropegrad.librope_native", [source], depends=["ms_ropegrad/__init__.py"], language="c++",
     optional=True,  # without a compiler the package uses NumPy: python -m ms_ropegrad info
@@ -58,7 +67,7 @@ setup(
     license="Apache-2.0",
     packages=["ms_ropegrad"],
     ext_modules=[native],
-    cmdclass={"build_ext": BuildNative, "build_py": BuildWithVendor},
+    cmdclass={"build_ext": BuildNative, "build_py": BuildWithVendor, **wheel_commands()},
     python_requires=">=3.9",
     # MindSpore's binaries were built against NumPy 1.x; 2.10 does not say so and dies with NumPy 2 in "numpy.core.multiarray
     # failed to import".

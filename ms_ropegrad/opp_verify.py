@@ -261,7 +261,7 @@ def _signature(info):
 
 def _name(value):
     if type(value) is not str or not value.isidentifier():
-        raise TypeError(f"{value!r} for a name")
+        raise TypeError(value)
     return value
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # From source to an OPP directory that MindSpore finds: checks CANN, builds build/opp/vendors/ms_ropegrad, verifies and installs it.
 set -euo pipefail
+unset CDPATH # cd would print
 
 usage() {
     cat <<'EOF'
@@ -119,19 +120,25 @@ check_tools() {
     [ "$((major * 100 + minor))" -ge 316 ] || fail "cmake is $version, but the build needs 3.16 or later: pip install cmake"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
         fail "$python is no Python of 3.9 or later: set PYTHON to one"
-    said="$("$python" -c 'import tbe.tikcpp' 2>&1)" ||
-        fail "$python cannot load CANN's kernel compiler (${said##*$'\n'}): pip install the Python packages that CANN's manual lists"
+    # Which of them compiles depends on CANN's version, so this is no error yet.
+    said="$("$python" -c 'import asc_op_compile_base.asc_op_compiler' 2>&1)" || said="$("$python" -c 'import tbe.tikcpp' 2>&1)" ||
+        echo "note: $python may not load CANN's kernel compiler (${said##*$'\n'}): if kernels fail, pip install what CANN's manual lists."
     [ -z "$wheel" ] || "$python" -c 'import setuptools, wheel, pip' 2>/dev/null ||
         fail "--wheel needs pip, setuptools and wheel: $python -m pip install setuptools wheel"
 }
 
 check_places() {
-    local soc known free target
+    local soc known free target asked
     known="$(own -c 'from ms_ropegrad import spec; print(",".join(spec.SOCS))')"
     socs="${socs:-$known}"
-    for soc in ${socs//,/ }; do
+    read -r -a asked <<<"${socs//,/ }"
+    socs=""
+    for soc in ${asked[@]+"${asked[@]}"}; do
         case ",$known," in *",$soc,"*) ;; *) fail "--soc $soc is not one of $known (Atlas A2 is ascend910b, Atlas A3 ascend910_93)" ;; esac
+        case ",$socs," in *",$soc,"*) ;; *) socs="${socs:+$socs,}$soc" ;; esac
     done
+    [ -n "$socs" ] || fail "--soc names no SoC: $known"
+    [ -w "$repo" ] || fail "$repo cannot be written by $(id -un), but the build needs a place: clone it where you can write"
     free="$(($(df -Pk "$repo" | awk 'NR == 2 { print $4 }') / 1024))"
     [ "$free" -ge 512 ] || fail "$repo has $free MB free, but the build needs 512"
     [ -z "$build_only" ] || return 0
@@ -139,7 +146,7 @@ check_places() {
         fail "ASCEND_OPP_PATH is not set: source CANN's set_env.sh, or give --install-path DIR"
     fi
     target="${install_path:-$ASCEND_OPP_PATH}/vendors"
-    while [ ! -e "$target" ]; do target="$(dirname "$target")"; done
+    while [ ! -e "$target" ]; do target="$(dirname -- "$target")"; done
     if [ ! -d "$target" ] || [ ! -w "$target" ]; then
         fail "$target cannot be written by $(id -un): become its owner, or give --install-path DIR"
     fi
@@ -163,6 +170,7 @@ build_package() {
     mkdir -p "$build/opp/.stage" "$build/opp/vendors"
     : >"$build/build.log"
     unset ASCEND_CUSTOM_OPP_PATH
+    export HI_PYTHON="${HI_PYTHON:-$python}" # CANN's kernel compiler would take python3
     step "Configuring for $socs" cmake -S "$repo" -B "$build/cmake" -DCMAKE_BUILD_TYPE=Release "-DASCEND_COMPUTE_UNIT=${socs//,/;}" \
         "-DASCEND_PYTHON_EXECUTABLE=$python"
     step "Compiling host libraries" cmake --build "$build/cmake" -j "${JOBS:-$(nproc)}"
@@ -179,11 +187,17 @@ build_package() {
 }
 
 make_wheel() {
+    local made
     echo "Making a wheel ..."
+    rm -rf "$build/wheel"
     MS_ROPEGRAD_VENDOR="$package" "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-        -w "$repo/dist" "$repo" ||
+        -w "$build/wheel" "$repo" ||
         fail "the wheel could not be made"
-    ls "$repo"/dist/ms_ropegrad-*.whl
+    mkdir -p "$repo/dist"
+    for made in "$build"/wheel/*.whl; do
+        mv "$made" "$repo/dist"
+        echo "Made $repo/dist/${made##*/}"
+    done
 }
 
 case "$machine" in x86_64 | aarch64) ;; *) fail "CANN runs on x86_64 and aarch64, but this machine is $machine" ;; esac
@@ -192,10 +206,12 @@ find_cann
 check_cann
 check_tools
 check_places
+exec 9<"$repo"
+! command -v flock >/dev/null || flock -n 9 || fail "another build runs in $repo: wait for it"
 [ -z "$clean" ] || rm -rf "$build"
 build_package
 [ -z "$wheel" ] || make_wheel
 if [ -z "$build_only" ]; then
-    own -m ms_ropegrad install-opp "$package" ${install_path:+--path "$install_path"} ||
+    own -m ms_ropegrad install-opp "$package" ${install_path:+"--path=$install_path"} ||
         fail "not installed; the earlier version, if any, still works"
 fi

@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Removes what build_and_install.sh installed: bash scripts/uninstall.sh [--install-path DIR]
 set -euo pipefail
+unset CDPATH # cd would print
 
 repo="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 args=()
 case "$#:${1:-}" in
 0:) ;;
-2:--install-path) args=(--path "$2") ;;
+2:--install-path) args=("--path=$2") ;;
 *)
     echo "Usage: bash scripts/uninstall.sh [--install-path DIR] (default: \$ASCEND_OPP_PATH and its load_priority)" >&2
     exit 2
