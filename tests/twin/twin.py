@@ -34,9 +34,9 @@ class TwinError(AssertionError):
 
 TRACE_DTYPE = np.dtype({
     "names": ["bytes", "gm", "seq", "repeats", "bursts", "ub_lo", "ub_hi", "src0_lo", "src0_hi", "src1_lo", "src1_hi", "line",
-              "link", "core", "arg", "event", "event_id", "op", "pipe", "type", "file"],
-    "formats": ["u8", "u8"] + ["u4"] * 9 + ["i4", "i4", "u2", "i2", "i1", "i1", "u1", "u1", "u1", "u1"],
-    "offsets": [0, 8] + list(range(16, 60, 4)) + [60, 62, 64, 65, 66, 67, 68, 69],
+              "link", "core", "arg", "event", "event_id", "op", "pipe", "type", "file", "conflicts"],
+    "formats": ["u8", "u8"] + ["u4"] * 9 + ["i4", "i4", "u2", "i2", "i1", "i1", "u1", "u1", "u1", "u1", "u4"],
+    "offsets": [0, 8] + list(range(16, 60, 4)) + [60, 62, 64, 65, 66, 67, 68, 69, 72],
     "itemsize": 80,
 })
 _COUNTERS = ("dma_in", "dma_out", "bytes_in", "bytes_out", "bursts_in", "bursts_out", "barriers", "flags", "scalar_gm",
@@ -49,7 +49,7 @@ class _Run(ctypes.Structure):
         ("sizes", ctypes.POINTER(ctypes.c_uint64)), ("writable", ctypes.POINTER(ctypes.c_uint8)), ("tiling", ctypes.c_char_p),
         ("tiling_size", ctypes.c_uint64), ("tiling_key", ctypes.c_uint64), ("blocks", ctypes.c_uint32),
         ("ub_size", ctypes.c_uint32), ("check", ctypes.c_int32), ("trace", ctypes.c_int32), ("saturate", ctypes.c_int32),
-        ("fused", ctypes.c_int32), ("plain", ctypes.c_int32), ("seed", ctypes.c_int64),
+        ("fused", ctypes.c_int32), ("plain", ctypes.c_int32), ("dry", ctypes.c_int32), ("seed", ctypes.c_int64),
     ]
 
 
@@ -125,7 +125,7 @@ class Kernel:
         return names
 
     def run(self, args, tiling=b"", blocks=1, *, ub_size=UB_SIZE, check=True, seed=None, trace=False, saturate=False,
-            fused_mla=False, tiling_key=0, plain=False, errors="raise"):
+            fused_mla=False, tiling_key=0, plain=False, dry=False, errors="raise"):
         """Runs the kernel on `blocks` cores and returns a Report; outputs are written in place.
 
         args: one C-contiguous ndarray (or None) for every GM_ADDR of the kernel except the last; tiling: its bytes.
@@ -133,6 +133,7 @@ class Kernel:
         check: the hazard model. seed: execute the pipes out of program order where no edge forbids it (implies check).
         trace: keep Report.trace. saturate: CTRL[48]=0 (inf -> largest finite, NaN -> 0) instead of INF/NAN mode.
         plain: program order, and no rule of queues, flags and lifetimes either: what a simulator that only computes would see.
+        dry: count and trace, but carry out only copies from GM (the kernel may read what they bring); outputs stay as they were.
         fused_mla: MulAddDst rounds once (undocumented on the device) instead of twice. errors: "raise" or "return".
         """
         n = len(args)
@@ -144,7 +145,7 @@ class Kernel:
             self._entry, n, (ctypes.c_void_p * n)(*(a.ctypes.data if ok else None for a, ok in zip(args, present))),
             (ctypes.c_uint64 * n)(*(a.nbytes if ok else 0 for a, ok in zip(args, present))),
             (ctypes.c_uint8 * n)(*(int(ok and a.flags.writeable) for a, ok in zip(args, present))),
-            bytes(tiling), len(tiling), tiling_key, blocks, ub_size, check and not plain, trace, saturate, fused_mla, plain,
+            bytes(tiling), len(tiling), tiling_key, blocks, ub_size, check and not plain, trace, saturate, fused_mla, plain, dry,
             -1 if seed is None else seed)
         count = self._lib.twin_run(ctypes.byref(run))
         report = Report(self, count, n, blocks, trace)
@@ -162,6 +163,7 @@ class Report:
     args    list (one per argument) of dicts: bytes_in, bytes_out, dma_in, dma_out over all cores
     trace   structured ndarray of TRACE_DTYPE in issue order, core by core (when asked); ops, types, pipes, events and files
             name its small integers. link: the record of the SetFlag a WaitFlag takes. PIPE_ALL is a barrier of S.
+            conflicts: repeats whose two sources read one bank group of UB.
     """
 
     def __init__(self, kernel, errors, n_args, blocks, trace):

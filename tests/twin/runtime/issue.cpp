@@ -145,6 +145,23 @@ void CheckOverlap(const Work& work, uint64_t dstEnd) {
   }
 }
 
+// Repeats whose two sources read the same bank group: UB has 16 groups, 32 bytes of each in turn.
+uint32_t Conflicts(const Work& work) {
+  uint32_t found = 0;
+  for (uint32_t r = 0; work.instr.sources == 2 && r < work.repeats; ++r) {
+    uint32_t groups[2] = {0, 0};
+    for (int i = 0; i < 2; ++i) {
+      const Operand& source = work.instr.src[i];
+      const uint32_t bytes = (r + 1 == work.repeats ? work.last : work.lanes) * SizeOf(source.type);
+      for (uint32_t b = 0; b * kBlock < bytes; ++b) {
+        groups[i] |= 1u << ((source.at.addr / kBlock + r * source.repeat + b * source.block) % 16);
+      }
+    }
+    found += (groups[0] & groups[1]) != 0;
+  }
+  return found;
+}
+
 void IssueVector(Work& work) {
   Instr& instr = work.instr;
   if (instr.op == Op::kCopyUb && (instr.bursts == 0 || instr.length == 0)) return;
@@ -173,6 +190,7 @@ void IssueVector(Work& work) {
     Record& record = Log(instr.op, kV, instr.where);
     record.type = static_cast<uint8_t>(instr.dst.type);
     record.repeats = work.repeats;
+    record.conflicts = run.trace ? Conflicts(work) : 0;
     record.ub_lo = instr.dst.at.addr;
     record.ub_hi = static_cast<uint32_t>(dstEnd);
     for (int i = 0; i < instr.sources; ++i) {

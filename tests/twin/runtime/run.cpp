@@ -80,7 +80,7 @@ struct TwinRun {
   const uint8_t* tiling;
   uint64_t tilingSize, tilingKey;
   uint32_t blocks, ubSize;
-  int32_t check, trace, saturate, fused, plain;
+  int32_t check, trace, saturate, fused, plain, dry;
   int64_t seed;
 };
 
@@ -103,6 +103,7 @@ TWIN_API int32_t twin_run(const TwinRun* asked) {
   run.check = asked->check || run.lazy;
   run.plain = asked->plain != 0;
   run.trace = asked->trace;
+  run.dry = asked->dry != 0;
   run.modes = {asked->saturate != 0, asked->fused != 0};
   run.counters.assign(static_cast<size_t>(run.blocks) * (twin::kCounters + twin::kOps * twin::kTypes * 2), 0);
   run.args.assign(run.regions.size() * 4, 0);

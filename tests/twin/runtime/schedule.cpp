@@ -60,6 +60,7 @@ void Settle(const Clock& clock) {
 }
 
 void Dispatch(const Work& work, Pipe pipe, const Clock& start) {
+  if (run.dry && work.instr.op != Op::kCopyIn) return;
   if (!run.lazy) {
     Execute(work, core->ub.data(), run.modes);
     return;

@@ -41,7 +41,8 @@ struct Record {
   uint16_t core;
   int16_t arg;
   int8_t event, event_id;
-  uint8_t op, pipe, type, file, pad[10];
+  uint8_t op, pipe, type, file, pad[2];
+  uint32_t conflicts, pad2;  // repeats in which two sources lie in one bank group of UB
 };
 static_assert(sizeof(Record) == 80, "twin.py's TRACE_DTYPE");
 
@@ -98,7 +99,7 @@ struct Run {
   const uint8_t* tiling = nullptr;
   uint64_t tilingSize = 0, tilingKey = 0;
   uint32_t blocks = 1, ubSize = 0;
-  bool check = false, trace = false, lazy = false, plain = false;
+  bool check = false, trace = false, lazy = false, plain = false, dry = false;
   int64_t seed = -1;
   Modes modes;
   std::vector<Record> records;
