@@ -15,7 +15,9 @@ import platform
 import sys
 import time
 import traceback
+from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # a clone that is not installed
 os.environ.setdefault("GLOG_v", "3")  # errors only
 
 import numpy as np  # noqa: E402
@@ -156,8 +158,8 @@ def environment(device):
     return found
 
 
-def run(device, modes, small=False, say=print):
-    """The report, as it is written to the file."""
+def run(device, modes, small=False, say=print, save=lambda report: None):
+    """The report, as it is written to the file: after each case, since the next may kill the process."""
     report = {"environment": environment(device), "modes": {}}
     for line in report["environment"].items():
         say("{}: {}".format(*line))
@@ -167,6 +169,7 @@ def run(device, modes, small=False, say=print):
         for case in cases(small):
             row = run_case(case)
             rows.append(row)
+            save(report)
             ways = ", ".join(f"{way} {row[way]['different']} of {row[way]['elements']} differ, {row[way]['ulp']} ulp"
                              for way in ("direct", "gradient") if way in row)
             say(f"{'pass' if passed(row) else 'FAIL'} {mode}: {', '.join(map(str, case))}: {row.get('error', ways)}")
@@ -198,9 +201,17 @@ def main(argv=None):
     except Exception as e:  # no NPU, no driver, no package: MindSpore raises many kinds
         print(f"nothing can run on {args.device}: {e}", file=sys.stderr)
         return 2
-    report = run(custom.device(), args.mode or ["pynative", "graph"], args.small)
-    with open(args.report, "w", encoding="utf-8") as f:
-        json.dump(report, f, indent=1)
+
+    def save(report):
+        Path(args.report).write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+    try:
+        save({})
+    except OSError as e:
+        print(f"cannot write {args.report}: {e.strerror}", file=sys.stderr)
+        return 2
+    report = run(custom.device(), args.mode or ["pynative", "graph"], args.small, save=save)
+    save(report)
     print(f"The report is {args.report}: please send it to the authors, whatever it says.")
     return int(bool(report["failed"]))
 

@@ -6,12 +6,17 @@ set -euo pipefail
 unset CDPATH # cd would print
 
 repo="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+usage() { echo "Usage: bash scripts/uninstall.sh [--install-path DIR] (default: \$ASCEND_OPP_PATH and its load_priority)"; }
 args=()
 case "$#:${1:-}" in
 0:) ;;
-2:--install-path) args=("--path=$2") ;;
+1:--help | 1:-h)
+    usage
+    exit
+    ;;
+2:--install-path | 2:--path) args=("--path=$2") ;;
 *)
-    echo "Usage: bash scripts/uninstall.sh [--install-path DIR] (default: \$ASCEND_OPP_PATH and its load_priority)" >&2
+    usage >&2
     exit 2
     ;;
 esac

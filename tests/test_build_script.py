@@ -239,8 +239,8 @@ def test_into_any_directory_for_one_soc(build):
     assert "note: CANN 9.2.0 is later than 9.1; nobody has tried it.\n" in done.stdout
     assert opp.verify(root) == [] and (root / "bin/set_env.bash").exists() and not (build.cann / "opp").exists()
     assert build("--install-path", path, script="uninstall.sh").stdout == f"Removed {root}.\n" and not root.exists()
-    usage = build("--path", path, script="uninstall.sh")
-    assert usage.returncode == 2 and usage.stderr.startswith("Usage: ")
+    wrong, asked = build("--paths", path, script="uninstall.sh"), build("--help", script="uninstall.sh")
+    assert wrong.returncode == 2 and asked.returncode == 0 and wrong.stderr == asked.stdout and asked.stdout.startswith("Usage: ")
 
 
 # what the stand-in breaks -> (a line that the user reads, the last line)

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/npu_smoke_test.py on CPU: does it run every operator, and would it see a wrong one?"""
 import json
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -101,6 +103,35 @@ def test_one_wrong_bit_is_seen(few, monkeypatch, way):
     status, report = main("--mode", "pynative")
     assert status == 1 and report["failed"] == (3 if way == "direct" else 1)
     assert report["modes"]["pynative"][1][way]["different"] == 1
+
+
+def test_the_report_is_there_when_a_case_kills_the_process(few, monkeypatch):
+    right, seen = smoke.computed, []
+
+    def killed(*args):
+        seen.append(args)
+        if len(seen) == 3:
+            raise SystemExit
+        return right(*args)
+
+    monkeypatch.setattr(smoke, "computed", killed)
+    with pytest.raises(SystemExit):
+        main("--mode", "pynative")
+    with open("report.json", encoding="utf-8") as f:
+        assert len(json.load(f)["modes"]["pynative"]) == 2
+
+
+def test_a_place_for_the_report_is_needed_first(monkeypatch, capsys):
+    monkeypatch.setattr(smoke, "run", None)
+    assert smoke.main(["--device", "CPU", "--report", "none/report.json"]) == 2
+    assert capsys.readouterr().err == "cannot write none/report.json: No such file or directory\n"
+
+
+@pytest.mark.slow
+def test_help_in_a_clone_that_is_not_installed(tmp_path):
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, REPO / "scripts/npu_smoke_test.py", "--help"], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "--report" in done.stdout
 
 
 def test_an_operator_that_raises_does_not_end_the_report(few, monkeypatch, capsys):
