@@ -31,11 +31,17 @@ class SeqEnds {
  public:
   __aicore__ inline void Init(TPipe* pipe, GM_ADDR ends, int64_t batch) {
     gm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(ends));
+    pipe_ = pipe;
     batch_ = batch;
     pipe->InitBuffer(buffer_, kRopeEndsWindow);
     window_ = buffer_.Get<int32_t>();
     arrived_ = static_cast<TEventID>(pipe->AllocEventID<HardEvent::MTE2_S>());
     read_ = static_cast<TEventID>(pipe->AllocEventID<HardEvent::S_MTE2>());
+  }
+
+  __aicore__ inline void Release() {
+    pipe_->ReleaseEventID<HardEvent::MTE2_S>(arrived_);
+    pipe_->ReleaseEventID<HardEvent::S_MTE2>(read_);
   }
 
   // Issues the first copy of the search: it does not depend on the token.
@@ -56,12 +62,17 @@ class SeqEnds {
       if (first > 0) low += (first - 1) * stride + 1;
       Narrow(low, high);
     }
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      if (At(middle) > token) high = middle;
-      else low = middle + 1;
+    return First(low, high, token);
+  }
+
+  // The first sequence from `i` on whose end is past the token. Steps double: empty sequences may be many.
+  __aicore__ inline int64_t Walk(int64_t i, int64_t token) {
+    for (int64_t step = 1; i < batch_ && At(i) <= token; step *= 2) {
+      const int64_t far = Least(i + step, end_ - 1);
+      if (Read(far - begin_) > token) return First(i + 1, far, token);
+      i = far + 1;
     }
-    return low;
+    return i;
   }
 
   __aicore__ inline int64_t At(int64_t i) {
@@ -70,22 +81,32 @@ class SeqEnds {
   }
 
  private:
+  // By halves of [low, high): the first end past the token, or high.
+  __aicore__ inline int64_t First(int64_t low, int64_t high, int64_t token) {
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (At(middle) > token) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
   static constexpr int64_t kPerBlock = 8, kEnds = kRopeEndsWindow / 4, kSamples = kRopeEndsWindow / 32;
 
   __aicore__ inline int64_t Stride(int64_t low, int64_t high) const { return (high - low + kSamples - 1) / kSamples; }
 
-  // What tells more about the answer in [low, high]: one end in `stride`, each in its own block of the window, or all of
-  // them with the one before, where the walk starts.
+  // What tells more about the answer in [low, high]: one end in `stride`, each in its own block of the window, or all of them.
   __aicore__ inline void Narrow(int64_t low, int64_t high) {
-    if (high - low < kEnds) return Refill(low > 0 ? low - 1 : 0);
+    if (high - low < kEnds) return Refill(low);
     const int64_t stride = Stride(low, high);
     Load(low, (high - low + stride - 1) / stride, 1, stride - 1);
   }
 
+  // With the one before, where a sequence starts.
   __aicore__ inline void Refill(int64_t i) {
-    begin_ = i;
-    end_ = Least(batch_, i + kEnds);
-    Load(i, 1, end_ - i, 0);
+    begin_ = i > 0 ? i - 1 : 0;
+    end_ = Least(batch_, begin_ + kEnds);
+    Load(begin_, 1, end_ - begin_, 0);
   }
 
   __aicore__ inline void Load(int64_t i, int64_t bursts, int64_t length, int64_t gap) {
@@ -111,6 +132,7 @@ class SeqEnds {
   }
 
   GlobalTensor<int32_t> gm_;
+  TPipe* pipe_ = nullptr;
   TBuf<TPosition::VECCALC> buffer_;
   LocalTensor<int32_t> window_;
   TEventID arrived_, read_;
@@ -152,13 +174,15 @@ class Rope {
   __aicore__ inline void Process() {
     RopeTiles tiles(d_, GetBlockIdx());
     RopeTile tile, next;
-    if (!tiles.First(next)) return;
-    ends_.Start();
-    Load(next);
-    seq_ = ends_.Search(next.token);
-    start_ = seq_ > 0 ? Clamp(ends_.At(seq_ - 1)) : 0;
-    LoadTables(next);
-    for (bool more = true; more;) {
+    bool more = tiles.First(next);
+    if (more) {
+      ends_.Start();
+      Load(next);
+      seq_ = ends_.Search(next.token);
+      start_ = seq_ > 0 ? Clamp(ends_.At(seq_ - 1)) : 0;
+      LoadTables(next);
+    }
+    while (more) {
       tile = next;
       more = tiles.Next(next);
       if (more) Load(next);
@@ -168,6 +192,7 @@ class Rope {
       if (!more || next.opensTable) tables_.FreeTensor(table_);
       Store(tile);
     }
+    ends_.Release();
   }
 
  private:
@@ -228,26 +253,31 @@ class Rope {
   __aicore__ inline int64_t Clamp(int64_t end) const { return end < 0 ? 0 : Least(end, d_.nTokens); }
 
   // The rows of cos and sin of the tokens' positions, one copy of each per sequence; which rows there are goes to tile.valid.
+  // Positions that an earlier sequence of the run has are not copied from GM again: RepeatRows.
   __aicore__ inline void LoadTables(RopeTile& tile) {
     LocalTensor<T> table = tables_.template AllocTensor<T>();
-    tile.valid = 0;
+    tile.valid = tile.segments = tile.fromZero = 0;
+    uint32_t known = 0;  // the run has the positions [0, known)
     const int64_t last = tile.token + tile.tableRows;
     for (int64_t token = tile.token; token < last;) {
-      int64_t end = last;
-      for (; seq_ < d_.batch; ++seq_) {
-        end = Clamp(ends_.At(seq_));
-        if (end > token) break;
-        start_ = end;
-      }
-      if (seq_ == d_.batch) break;  // no sequence holds the rest
-      end = Least(end, last);
+      const int64_t walked = ends_.Walk(seq_, token);
+      if (walked == d_.batch) break;  // no sequence holds the rest
+      if (walked > seq_) start_ = Clamp(ends_.At(walked - 1));
+      seq_ = walked;
+      const int64_t end = Least(Clamp(ends_.At(seq_)), last);
       const int64_t position = token - start_, rows = Least(end - token, d_.maxSeqLen - position);
       if (position >= 0 && rows > 0) {
-        const uint32_t row = static_cast<uint32_t>(token - tile.token), count = static_cast<uint32_t>(rows) * size_;
-        const uint64_t from = static_cast<uint64_t>(position) * size_;
-        DataCopy(table[row * size_], cosGm_[from], count);
-        DataCopy(table[(d_.tableTokens + row) * size_], sinGm_[from], count);
-        tile.valid |= Ones(static_cast<uint32_t>(rows)) << row;
+        const uint32_t row = static_cast<uint32_t>(token - tile.token), all = static_cast<uint32_t>(rows);
+        const uint32_t held = position == 0 ? Least(known, all) : 0, count = (all - held) * size_;
+        if (count > 0) {
+          const uint64_t from = (static_cast<uint64_t>(position) + held) * size_;
+          DataCopy(table[(row + held) * size_], cosGm_[from], count);
+          DataCopy(table[(d_.tableTokens + row + held) * size_], sinGm_[from], count);
+          if (position == 0) known = all;
+        }
+        tile.valid |= Ones(all) << row;
+        tile.segments |= 1ull << row;
+        if (position == 0) tile.fromZero |= 1ull << row;
       }
       token = end;
     }
@@ -271,6 +301,26 @@ class Rope {
     }
   }
 
+  // The rows that LoadTables left out, from the last sequence that had more of them than those before it.
+  __aicore__ inline void RepeatRows(const RopeTile& tile) {
+    uint32_t from = 0, known = 0;
+    for (uint32_t row = 0, end; row < tile.tableRows; row = end) {
+      for (end = row + 1; end < tile.tableRows && !(tile.segments >> end & 1);) ++end;
+      if (!(tile.fromZero >> row & 1)) continue;
+      uint32_t rows = end - row;
+      while (!(tile.valid >> (row + rows - 1) & 1)) --rows;  // those past the table
+      const uint32_t held = Least(known, rows), count = held * size_, all = d_.tableTokens;
+      if (held > 0) {
+        DataCopy(table_[row * size_], table_[from * size_], count);
+        DataCopy(table_[(all + row) * size_], table_[(all + from) * size_], count);
+      }
+      if (rows <= known) continue;
+      if (held > 0) PipeBarrier<PIPE_V>();  // the next copies read these rows
+      from = row;
+      known = rows;
+    }
+  }
+
   __aicore__ inline void PrepareTables(const RopeTile& tile) {
     table_ = tables_.template DeQue<T>();
     const uint32_t used = tile.tableRows * size_, all = d_.tableTokens * size_;
@@ -278,6 +328,7 @@ class Rope {
       ZeroInvalid(table_, tile.valid, tile.tableRows, size_);
       ZeroInvalid(table_[all], tile.valid, tile.tableRows, size_);
     }
+    if ((tile.fromZero & (tile.fromZero - 1)) != 0) RepeatRows(tile);
     PipeBarrier<PIPE_V>();
     if constexpr (kCastT) {
       cos_ = tableBuffer_.template Get<C>();

@@ -28,7 +28,9 @@ struct RopeTile {
   uint32_t tableRow;    // of the first token, in the run's tables
   uint32_t tableRows;   // tokens of the run
   bool opensTable;      // the run's first tile
-  uint64_t valid;       // bit r: row r of the tables is a position of a sequence; the kernel's to fill in
+  // The kernel's to fill in. Bit r, for row r of the run's tables: it is a position of a sequence; a sequence begins or goes on there;
+  // that is its position 0.
+  uint64_t valid, segments, fromZero;
 };
 
 class RopeTiles {
