@@ -31,6 +31,11 @@ def many_sequences(combo):
     return kernel.Case(*combo, np.arange(1, 3001) * 2 // 3, 2000, 1, 1, 64, 4)
 
 
+def growing(combo):
+    """Sequences repeat rows of those before, in one run of tables on one core."""
+    return kernel.Case(*combo, np.cumsum([1, 2, 3, 4, 2, 5, 1]), 18, 1, 1, 64, 8)
+
+
 def wide(combo):
     return kernel.Case(*combo, [2, 3], 3, 255, 1, 64, 4)
 
@@ -61,6 +66,9 @@ BOTH_WAYS = "TQueBind<TPosition::VECIN, TPosition::VECOUT, kRopeBuffers>"
 HAZARDS = {
     "no barrier after zeroing tables": Mutant(EXACT_CAST, "race", ((f"    {V}\n    if constexpr (kCastT)",
         "    if constexpr (kCastT)"),), "PIPE_V", silent=True),
+    "no barrier before rows are repeated again": Mutant(EXACT, "race", ((f"      if (held > 0) {V}  // the next copies read "
+        "these rows\n", ""),), "PIPE_V", growing),
+    "no barrier after repeating rows": Mutant(EXACT, "race", ((f"RepeatRows(tile);\n    {V}", "RepeatRows(tile);"),), "PIPE_V", growing, 65536),
     "no barrier after casting tables": Mutant(GRAD_CAST, "race", ((f"used);\n      {V}\n    }} else",
         "used);\n    } else"),), "PIPE_V"),
     "no barrier after the coefficient": Mutant(GRAD, "race", ((f"tile.tableRows);\n      {V}", "tile.tableRows);"),),
@@ -98,7 +106,7 @@ HAZARDS = {
     "computed before it is loaded": Mutant(GRAD, "race", (("    in_.EnQue(x);\n", ""),
         ("in_.template AllocTensor<X>();\n", "in_.template AllocTensor<X>();\n    in_.EnQue(x);\n")), "MTE2->V"),
     "tables used before they are loaded": Mutant(GRAD, "race", (("    tables_.EnQue(table);\n", ""),
-        ("    tile.valid = 0;\n", "    tables_.EnQue(table);\n    tile.valid = 0;\n")), "MTE2->V"),
+        ("    tile.valid = tile.segments", "    tables_.EnQue(table);\n    tile.valid = tile.segments")), "MTE2->V"),
     "window refilled while it is read": Mutant(GRAD, "race", ((SET + WAIT, ""),), "S->MTE2", many_sequences, silent=True),
     "window read before it is filled": Mutant(GRAD, "race", tuple((line, "") for line in ARRIVE), "MTE2->S"),
     "two cores write one token": Mutant(GRAD, "gm-race", (("(core < tiling.unitsRest ? 1 : 0)",
@@ -115,12 +123,12 @@ LIMITS = {
         "    }\n    const uint64_t valid"),)),
     "result never freed": Mutant(GRAD, "no-free-buffer", ((FREE_OUT, ""),)),
     "tables never freed": Mutant(GRAD, "no-free-buffer", ((FREE_TABLE, ""),)),
-    "misaligned in UB": Mutant(GRAD, "alignment", (("table[row * size_]", "table[row * size_ + 1]"),)),
+    "misaligned in UB": Mutant(GRAD, "alignment", (("DataCopy(table[(row + held) * size_]", "DataCopy(table[(row + held) * size_ + 1]"),)),
     "UB overflow": Mutant(GRAD, "ub-overflow", (("tile = d_.tileTokens * d_.tileHeads * size_",
         "tile = 16 * d_.tileTokens * d_.tileHeads * size_"),)),
     "ninth buffer": Mutant(GRAD, "event-ids", (("InitBuffer(in_, kRopeBuffers", "InitBuffer(in_, 9"),), "V_MTE2"),
-    "count not a multiple of 32 B": Mutant(GRAD, "limit", (("static_cast<uint32_t>(rows) * size_",
-        "static_cast<uint32_t>(rows) * size_ - 1"),), "32 B"),
+    "count not a multiple of 32 B": Mutant(GRAD, "limit", (("count = (all - held) * size_;\n        if",
+        "count = (all - held) * size_ - 1;\n        if"),), "32 B"),
     "blockCount 4096": Mutant(GRAD, "limit", (("DataCopyParams(static_cast<uint16_t>(tile.rows)",
         "DataCopyParams(static_cast<uint16_t>(tile.rows + 4095)"),), "blockCount"),
     "repeat 256": Mutant(GRAD, "limit", (("kMaxRepeats = 255", "kMaxRepeats = 256"),), "repeatTime", wide, twin.twin.UB_SIZE),
@@ -136,6 +144,8 @@ NUMBERS = {
         (" * kPerBlock;\n          const uint32_t t", " * kPerBlock;\n          [[maybe_unused]] const uint32_t t")),
         ub=65536),
     "off-by-one row": Mutant(GRAD, "numbers", (("position = token - start_,", "position = token - start_ + 1,"),)),
+    "rows of another sequence": Mutant(GRAD, "numbers", (("      from = row;\n", "      from = row > 0 ? row - 1 : 0;\n"),), case=growing),
+    "rows not repeated": Mutant(GRAD, "numbers", (("if (held > 0) {", "if (false) {"),), case=growing),
     "swapped sin halves": Mutant(FORWARD, "numbers", (("MulTable(x, x, sin, tile, 0, half_, half_)",
         "MulTable(x, x, sin, tile, 0, 0, half_)"), ("MulTable(x, x, sin, tile, half_, 0, half_)",
         "MulTable(x, x, sin, tile, half_, half_, half_)"))),

@@ -27,6 +27,7 @@ constexpr uint64_t kUbReserve = 8 * 1024;      // the compiler's
 constexpr int64_t kBytesPerCore = 8 * 1024;    // of q and k: below this another core costs more than it saves
 constexpr int64_t kTokensPerCore = 20;         // with fewer, whole tokens would be uneven by more than 5 %
 constexpr uint64_t kTableTokens = 8;           // rows of cos and sin worth a DMA
+constexpr uint64_t kRunTokens = 32;            // rows of cos and sin that let short sequences share them
 constexpr uint64_t kTileBytes = 8 * 1024;      // a tile of q and k worth its overhead
 constexpr uint64_t kTilesPerCore = 8;          // enough for the copies to overlap
 
@@ -72,7 +73,7 @@ inline const char* ComputeTiling(const RopeProblem& p, RopeTiling* out) {
   d.unitsRest = units % cores;
   out->blockDim = static_cast<uint32_t>(cores);
 
-  // Tiles: whole tokens while they fit, else equal parts of one token's heads.
+  // Tiles: whole tokens while they fit, else parts of one token's heads, small enough that runs of tables are long.
   const uint64_t headBytes = UbPerElement(p) * d.headSize, rowBytes = UbPerTableRow(p);
   uint64_t tableTokens = kTableTokens;
   if (p.ubBytes < kUbReserve + kUbFixed + rowBytes + headBytes) return "UB cannot hold one head";
@@ -90,6 +91,10 @@ inline const char* ComputeTiling(const RopeProblem& p, RopeTiling* out) {
     const uint64_t enough = std::max((tokensPerCore + kTilesPerCore - 1) / kTilesPerCore,
                                      (kTileBytes + static_cast<uint64_t>(tokenBytes) - 1) / static_cast<uint64_t>(tokenBytes));
     tileTokens = std::max<uint64_t>(1, std::min<uint64_t>({tileTokens, enough, kRopeMaxTableTokens}));
+  }
+  while (tileTokens == 1 && tileHeads * d.headSize * p.xBytes >= 2 * kTileBytes &&
+         (ub - tileHeads * headBytes) / rowBytes < kRunTokens) {
+    tileHeads = (tileHeads + 1) / 2;
   }
   tableTokens = std::min<uint64_t>((ub - tileTokens * tileHeads * headBytes) / rowBytes, kRopeMaxTableTokens);
   d.tileTokens = static_cast<uint32_t>(tileTokens);
