@@ -310,7 +310,9 @@ def ends_of_list(op, name, values, n_tokens=None, max_seq_len=None):
 def ends_of_values(op, name, values, n_tokens=None, max_seq_len=None):
     """Values of a lengths list or tensor (zeros allowed, [batch] int) -> int64 ends, refused when they do not fit."""
     values = values.astype(np.int64)
-    lengths = values if name == "q_seq_len" else np.diff(values, prepend=0)
+    lengths = values.copy()
+    if name != "q_seq_len":
+        lengths[1:] -= values[:-1]
     if lengths.min() < 0:
         need = "non-negative" if name == "q_seq_len" else "non-negative and non-decreasing"
         raise ValueError(_must(op, f"values of '{name}'", need, show(values)) + _form_hint(name, values, n_tokens))

@@ -10,8 +10,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-import mindspore
-from mindspore import Tensor, ops
+from mindspore import Tensor, context, ops
 from mindspore import dtype as mstype
 from mindspore.common._grad_function import _Function
 from mindspore.ops import CustomRegOp, DataType, constexpr
@@ -25,7 +24,7 @@ _DATA_TYPE = {"float16": DataType.F16_Default, "bfloat16": DataType.BF16_Default
 
 def device():
     """The device target of now, not of the import."""
-    return mindspore.get_context("device_target")
+    return context._context().get_param(context.ms_ctx_param.device_target)  # get_context takes 20 us
 
 
 def choose(backend="auto"):
@@ -58,19 +57,36 @@ def target(backend):
 
 def call(op, grad_op, backend, x_q, x_k, cos, sin, seq_ends):
     """Run op on checked tensors; compiled into the graph in GRAPH_MODE. ``grad_op`` computes the backward."""
+    if eager() and device() == "CPU":
+        return _call_now(op, grad_op, backend, x_q, x_k, cos, sin, seq_ends)
     where = target(backend)
     if where == "native":
         return primitive(op, grad_op, backend)(x_q, x_k, cos, sin, seq_ends)
     if x_q.shape[0] == 0:  # an empty tensor cannot cross into a pyfunc
         return x_q, x_k
-    if where == "numpy" and eager():
-        return _call_numpy(op, grad_op, x_q, x_k, cos, sin, seq_ends)
     if where == "numpy" and x_q.dtype == mstype.bfloat16:  # cannot cross into a pyfunc
         # The op then computes in float32 and the cast is its one rounding.
         y_q, y_k = primitive(op, grad_op, backend)(ops.cast(x_q, mstype.float32), ops.cast(x_k, mstype.float32),
                                                    ops.cast(cos, mstype.float32), ops.cast(sin, mstype.float32), seq_ends)
         return ops.cast(y_q, mstype.bfloat16), ops.cast(y_k, mstype.bfloat16)
     return primitive(op, grad_op, backend)(x_q, x_k, cos, sin, seq_ends)
+
+
+def _call_now(op, grad_op, backend, *tensors):
+    """In PYNATIVE_MODE on CPU, where each look into the environment counts."""
+    native_op = _native(op, grad_op, backend, backend == "auto" and os.environ.get("MS_ROPEGRAD_BACKEND"), native.path())
+    if native_op is not None:
+        return native_op(*tensors)
+    if tensors[0].shape[0] == 0:
+        return tensors[:2]
+    _unflushed()
+    return _Numpy.apply(op, grad_op, *tensors)
+
+
+@lru_cache(64)
+def _native(op, grad_op, backend, variable, file):
+    """The primitive, or None for NumPy. All arguments count."""
+    return primitive(op, grad_op, backend) if target(backend) == "native" else None
 
 
 class _Eager(ops.PrimitiveWithInfer):
@@ -170,12 +186,6 @@ def _numpy_function(op):
         return _unflushed().submit(reference.apply, op, x_q, x_k, cos, sin, ends).result()
 
     return run
-
-
-@constexpr
-def _call_numpy(op, grad_op, *tensors):
-    _unflushed()
-    return _Numpy.apply(op, grad_op, *tensors)
 
 
 class _Numpy(_Function):

@@ -16,21 +16,17 @@ from . import __version__, checks, reference, spec
 
 _HERE = Path(__file__).resolve().parent
 _SOURCE = _HERE.parent / "op_impl/cpu/rope_native.cpp"  # there in a checkout, also after pip install -e
+_BUILT = str(_HERE / "librope_native.so")
 _OP = {op: i for i, op in enumerate(spec.OPS)}
 
 
 def path():
     """MS_ROPEGRAD_LIBRARY, or the library that setup.py put beside this file."""
-    return os.environ.get("MS_ROPEGRAD_LIBRARY") or str(_HERE / "librope_native.so")
+    return os.environ.get("MS_ROPEGRAD_LIBRARY") or _BUILT
 
 
 def status():
     """(the library or None, one line that says what it is or why there is none)."""
-    # MindSpore gives the process an OMP_NUM_THREADS (1 on two CPUs) that Python does not see: only the user's shall count.
-    if not os.environ.get("OMP_NUM_THREADS"):
-        os.environ.setdefault("MS_ROPEGRAD_THREADS", "0")
-    elif os.environ.get("MS_ROPEGRAD_THREADS") == "0":
-        del os.environ["MS_ROPEGRAD_THREADS"]
     return _open(path())
 
 
@@ -38,6 +34,9 @@ def status():
 def _open(file):
     if not os.path.exists(file):
         return None, f"{file} is not there (installed without a C++ compiler, or not built: pip install -e . builds it)"
+    # MindSpore gives the process an OMP_NUM_THREADS (1 on two CPUs) that Python does not see: only the user's shall count, and
+    # as in OpenMP when it starts.
+    os.environ.setdefault("MS_ROPEGRAD_THREADS", os.environ.get("OMP_NUM_THREADS") or "0")
     try:
         _whole(file)
         library = ctypes.CDLL(file)

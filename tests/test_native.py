@@ -75,6 +75,15 @@ def test_every_bfloat16_and_its_ties(path):
         equal(op, [x, x, one_and_ulps, np.zeros_like(x)], [512], "bfloat16", flags=PATHS[path])
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_nan_of_any_bits_in_float32_tables_stays_nan(path):
+    nans = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF80FFFF, 0x7FC08001], np.uint32).repeat(40).view(np.float32)[:192].reshape(2, 96)
+    x = np.tile(np.uint16([0x3F80, 0x7FFF, 0xFFFF, 0x7F81, 0x7F80, 0]), (2, 32)).view(BFLOAT16)
+    for op in spec.OPS:
+        for cos, sin in ((nans, nans), (nans, nans * 0 + 1), (np.ones_like(nans), nans)):
+            equal(op, [x, x, cos, sin], [2], flags=PATHS[path])
+
+
 def test_float32_that_holds_bfloat16():
     for table in ("bfloat16", "float32"):
         arrays = [a.astype(np.float32) for a in random_case(np.random.default_rng(3), [5, 9])]
@@ -91,11 +100,20 @@ def test_threads(threads):
             equal(op, arrays, np.cumsum(lens), threads=threads)
 
 
-@pytest.mark.parametrize("variable,threads", [("1", 1), ("3", 3), ("3,2", 3), ("", 0), ("none", 0), ("-1", 0)])
+@pytest.mark.parametrize("variable,threads", [("1", 1), ("3", 3), ("3,2", 3), ("", 0), ("none", 0), ("-1", 0), (None, 0)])
 def test_number_of_threads(monkeypatch, variable, threads):
-    """OMP_NUM_THREADS, else the CPUs this process may use."""
-    monkeypatch.setenv("OMP_NUM_THREADS", variable)
-    assert native.threads() == (threads or len(os.sched_getaffinity(0)))
+    """OMP_NUM_THREADS when the library is first asked for, else the CPUs this process may use; MS_ROPEGRAD_THREADS at any time."""
+    cpus = len(os.sched_getaffinity(0))
+    monkeypatch.setenv("MS_ROPEGRAD_THREADS", "5")
+    assert native.threads() == 5
+    monkeypatch.delenv("MS_ROPEGRAD_THREADS")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    native._open.cache_clear()
+    assert native.threads() == (threads or cpus)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert native.threads() == (threads or cpus)
 
 
 @pytest.mark.parametrize("ends", [[3, 7], [0, 3, 3, 7, 7, 12], [-5, 2, 30], [-1], [0], [2**31 - 1], [2**40, 5], [7, 3, 11], [12, 0, 12],

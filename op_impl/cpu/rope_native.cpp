@@ -15,6 +15,11 @@ using U = uint32_t __attribute__((vector_size(4 * ROPE_LANES)));
 using U16 = uint16_t __attribute__((vector_size(2 * ROPE_LANES)));
 constexpr int64_t kLanes = ROPE_LANES;
 
+// A bfloat16 is the upper half of a float32: a vector of pairs of them is taken as its even elements, then its odd ones, and
+// their factors stand in that order. The other types are one part.
+template <class X>
+constexpr int kParts = std::is_same_v<X, Bfloat16> ? 2 : 1;
+
 template <class V>
 inline V Read(const void *p) {
   V v;
@@ -24,50 +29,39 @@ inline V Read(const void *p) {
 
 inline U Bits(F f) { return Read<U>(&f); }
 inline F Value(U u) { return Read<F>(&u); }
+inline F Load(const float *p, int = 0) { return Read<F>(p); }
+inline F Load(const Bfloat16 *p, int part) { return Value(part ? Read<U>(p) & 0xFFFF0000 : Read<U>(p) << 16); }
 #if ROPE_LANES == 16  // masks of ones: with the unmasked forms GCC 12 warns of its own header
-inline U Widen(const void *p) { return U(_mm512_maskz_cvtepu16_epi32(0xFFFF, Read<__m256i>(p))); }
-inline __m256i Narrow(U u) { return _mm512_maskz_cvtepi32_epi16(0xFFFF, __m512i(u)); }
-inline F Load(const Float16 *p) { return _mm512_maskz_cvtph_ps(0xFFFF, Read<__m256i>(p)); }
-inline __m256i Round(F f, Float16) { return _mm512_maskz_cvtps_ph(0xFFFF, f, _MM_FROUND_TO_NEAREST_INT); }
-#elif ROPE_LANES == 8  // what __builtin_convertvector makes of Widen and Narrow is three times as long
-inline U Widen(const void *p) { return U(_mm256_cvtepu16_epi32(Read<__m128i>(p))); }
-inline __m128i Narrow(U u) { return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(__m256i(u), __m256i(u)), 8)); }
-inline F Load(const Float16 *p) { return _mm256_cvtph_ps(Read<__m128i>(p)); }
-inline __m128i Round(F f, Float16) { return _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT); }
+inline F Load(const Float16 *p, int = 0) { return _mm512_maskz_cvtph_ps(0xFFFF, Read<__m256i>(p)); }
+inline __m256i Round(const F *f, Float16) { return _mm512_maskz_cvtps_ph(0xFFFF, *f, _MM_FROUND_TO_NEAREST_INT); }
+#elif ROPE_LANES == 8
+inline F Load(const Float16 *p, int = 0) { return _mm256_cvtph_ps(Read<__m128i>(p)); }
+inline __m128i Round(const F *f, Float16) { return _mm256_cvtps_ph(*f, _MM_FROUND_TO_NEAREST_INT); }
+#elif defined(__aarch64__)
+inline F Load(const Float16 *p, int = 0) { return vcvt_f32_f16(Read<float16x4_t>(p)); }
+inline float16x4_t Round(const F *f, Float16) { return vcvt_f16_f32(*f); }
 #else
-inline U Widen(const void *p) { return __builtin_convertvector(Read<U16>(p), U); }
-inline U16 Narrow(U u) { return __builtin_convertvector(u, U16); }
-#if defined(__aarch64__)
-inline F Load(const Float16 *p) { return vcvt_f32_f16(Read<float16x4_t>(p)); }
-inline float16x4_t Round(F f, Float16) { return vcvt_f16_f32(f); }
-#endif
-#endif
-inline F Load(const float *p) { return Read<F>(p); }
-inline F Load(const Bfloat16 *p) { return Value(Widen(p) << 16); }
-
-inline F Round(F f, float) { return f; }
-inline auto Round(F f, Bfloat16) {
-  U u = Bits(f);
-  U up = f == f ? 0x7FFF + ((u >> 16) & 1) : U{} + 0;  // a NaN must not be carried into inf: computed ones are quiet
-  return Narrow((u + up) >> 16);
-}
-
-#if ROPE_LANES == 4 && !defined(__aarch64__)
-inline F Load(const Float16 *p) {
-  U h = Widen(p), magnitude = h & 0x7FFF;
+inline F Load(const Float16 *p, int = 0) {
+  U h = __builtin_convertvector(Read<U16>(p), U), magnitude = h & 0x7FFF;
   U u = Bits(Value(magnitude << 13) * 0x1p112f);  // the product also normalises subnormals
   u |= magnitude >= 0x7C00 ? U{} + 0x7F800000 : U{};
   return Value(u | (h & 0x8000) << 16);
 }
-inline U16 Round(F f, Float16) {
-  U u = Bits(f), magnitude = u & 0x7FFFFFFF;
+inline U16 Round(const F *f, Float16) {
+  U u = Bits(*f), magnitude = u & 0x7FFFFFFF;
   U normal = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
   U subnormal = Bits(Value(magnitude) + 0.5f) - 0x3F000000;  // the addition rounds at 2^-24
   U inf_or_nan = magnitude > 0x7F800000 ? U{} + 0x7E00 : U{} + 0x7C00;
   U h = magnitude < 0x38800000 ? subnormal : magnitude >= 0x47800000 ? inf_or_nan : normal;
-  return Narrow(h | (u >> 16 & 0x8000));
+  return __builtin_convertvector(h | (u >> 16 & 0x8000), U16);
 }
 #endif
+inline F Round(const F *f, float) { return *f; }
+inline U Upper(F f) {  // rounded in its upper half: plus 0x7FFF or, where the result would be odd, 0x8000
+  U u = Bits(f);
+  return u - ((~(u >> 16) & 1) | 0xFFFF8000);
+}
+inline U Round(const F *f, Bfloat16) { return Upper(f[0]) >> 16 | (Upper(f[1]) & 0xFFFF0000); }
 
 template <bool kStream, class V>
 inline void Write(void *p, V v) {
@@ -82,36 +76,53 @@ inline void Write(void *p, V v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-// A row of the tables as factors, each half padded to lanes: y = x * direct + the other half of x * swapped.
-template <class T>
-inline void Turn(const Call &call, const T *cos1, const T *cos2, const T *sin1, const T *sin2, float *direct, float *swapped) {
-  const int64_t padded = Padded(call.head / 2);
-  F c1 = Load(cos1), c2 = Load(cos2), s1 = Load(sin1), s2 = Load(sin2);
-  if (call.op == kForward) {
-    Write<false>(swapped, -s1), Write<false>(swapped + padded, s2);
-  } else if (call.op == kExact) {
-    Write<false>(swapped, s2), Write<false>(swapped + padded, -s1);
+// An element of the tables, in the order of X. NaNs of bfloat16 and those that operators make have nothing in their lower halves:
+// with none in the tables either, Upper cannot carry one into infinity.
+template <class X, class T>
+inline F Factor(const T *p, int part) {
+  if constexpr (kParts<X> == kParts<T>) {
+    return Load(p, part);
   } else {
-    c1 += s2, c2 -= s1;
-    if (call.x_type == kFloat16 && call.table_type == kFloat16) {  // the document rounds here too
-      auto h1 = Round(c1, Float16{}), h2 = Round(c2, Float16{});
-      c1 = Load(reinterpret_cast<Float16 *>(&h1)), c2 = Load(reinterpret_cast<Float16 *>(&h2));
-    }
+    U at;
+    for (int i = 0; i < kLanes; ++i) at[i] = 2 * i + part;
+    F f = __builtin_shuffle(Load(p), Load(p + kLanes), at);
+    return f == f ? f : Value(U{} + 0x7FC00000);
   }
-  Write<false>(direct, c1), Write<false>(direct + padded, c2);
 }
 
-template <class T>
+// A row of the tables as factors, each half padded: y = x * direct + the other half of x * swapped.
+template <class X, class T>
+inline void Turn(const Call &call, const T *cos1, const T *cos2, const T *sin1, const T *sin2, float *direct, float *swapped) {
+  const int64_t padded = Padded(call.head / 2);
+  for (int part = 0; part < kParts<X>; ++part, direct += kLanes, swapped += kLanes) {
+    F c1 = Factor<X>(cos1, part), c2 = Factor<X>(cos2, part), s1 = Factor<X>(sin1, part), s2 = Factor<X>(sin2, part);
+    if (call.op == kForward) {
+      Write<false>(swapped, -s1), Write<false>(swapped + padded, s2);
+    } else if (call.op == kExact) {
+      Write<false>(swapped, s2), Write<false>(swapped + padded, -s1);
+    } else {
+      c1 += s2, c2 -= s1;
+      if constexpr (std::is_same_v<T, Float16>) {  // the document rounds here too
+        auto h1 = Round(&c1, T{}), h2 = Round(&c2, T{});
+        c1 = Load(reinterpret_cast<T *>(&h1)), c2 = Load(reinterpret_cast<T *>(&h2));
+      }
+    }
+    Write<false>(direct, c1), Write<false>(direct + padded, c2);
+  }
+}
+
+template <class X, class T>
 void Factors(const Call &call, int64_t row, float *direct, float *swapped) {
+  constexpr int64_t kStep = kParts<X> * kLanes;
   const int64_t half = call.head / 2;
   const T *cos = static_cast<const T *>(call.cos) + row * call.head, *sin = static_cast<const T *>(call.sin) + row * call.head;
   int64_t i = 0;
-  for (; i + kLanes <= half; i += kLanes) Turn(call, cos + i, cos + half + i, sin + i, sin + half + i, direct + i, swapped + i);
+  for (; i + kStep <= half; i += kStep) Turn<X>(call, cos + i, cos + half + i, sin + i, sin + half + i, direct + i, swapped + i);
   if (i < half) {
-    T some[4][kLanes] = {};
+    T some[4][kStep] = {};
     const T *parts[] = {cos + i, cos + half + i, sin + i, sin + half + i};
     for (int k = 0; k < 4; ++k) std::memcpy(some[k], parts[k], (half - i) * sizeof(T));
-    Turn(call, some[0], some[1], some[2], some[3], direct + i, swapped + i);
+    Turn<X>(call, some[0], some[1], some[2], some[3], direct + i, swapped + i);
   }
 }
 
@@ -124,22 +135,26 @@ template <class X, bool kSwap, bool kStream>
 inline void Pair(const X *x1, const X *x2, X *y1, X *y2, const float *direct, const float *swapped, int64_t padded) {
   Prefetch<0>(x1, 2048), Prefetch<0>(x2, 2048);
   if constexpr (!kStream) Prefetch<1>(y1, 1024), Prefetch<1>(y2, 1024);
-  F a = Load(x1), b = Load(x2);
-  F d1 = a * Load(direct), d2 = b * Load(direct + padded);
-  if constexpr (kSwap) d1 += b * Load(swapped), d2 += a * Load(swapped + padded);
+  F d1[kParts<X>], d2[kParts<X>];
+  for (int part = 0; part < kParts<X>; ++part, direct += kLanes, swapped += kLanes) {
+    F a = Load(x1, part), b = Load(x2, part);
+    d1[part] = a * Load(direct), d2[part] = b * Load(direct + padded);
+    if constexpr (kSwap) d1[part] += b * Load(swapped), d2[part] += a * Load(swapped + padded);
+  }
   Write<kStream>(y1, Round(d1, X{})), Write<kStream>(y2, Round(d2, X{}));
 }
 
 template <class X, bool kSwap, bool kStream>
 void Heads(const X *x, X *y, int64_t hidden, int64_t head, const float *direct, const float *swapped) {
+  constexpr int64_t kStep = kParts<X> * kLanes;
   const int64_t half = head / 2, padded = Padded(half);
   for (const X *end = x + hidden; x < end; x += head, y += head) {
     int64_t i = 0;
-    for (; i + kLanes <= half; i += kLanes) {
+    for (; i + kStep <= half; i += kStep) {
       Pair<X, kSwap, kStream>(x + i, x + half + i, y + i, y + half + i, direct + i, swapped + i, padded);
     }
     if (i < half) {
-      X some[4][kLanes] = {};
+      X some[4][kStep] = {};
       const size_t bytes = (half - i) * sizeof(X);
       std::memcpy(some[0], x + i, bytes), std::memcpy(some[1], x + half + i, bytes);
       Pair<X, kSwap, false>(some[0], some[1], some[2], some[3], direct + i, swapped + i, padded);
@@ -152,7 +167,7 @@ template <class X>
 void Token(const Call &call, int64_t token, int64_t row, float *factors) {
   float *direct = factors, *swapped = factors + 2 * Padded(call.head / 2);
   if (row < call.rows) {
-    auto make = call.table_type == kFloat32 ? Factors<float> : call.table_type == kFloat16 ? Factors<Float16> : Factors<Bfloat16>;
+    auto make = call.table_type == kFloat32 ? Factors<X, float> : Factors<X, X>;
     make(call, row, direct, swapped);
   }
   auto heads = call.op == kAtb ? call.stream ? Heads<X, false, true> : Heads<X, false, false>
@@ -188,6 +203,7 @@ constexpr Isa kIsa = {{Token<Float16>, Token<Bfloat16>, Token<float>}, Fence, RO
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -222,7 +238,7 @@ struct Isa {
   const char *name;
 };
 
-constexpr int64_t Padded(int64_t n) { return (n + 15) / 16 * 16; }
+constexpr int64_t Padded(int64_t n) { return (n + 31) / 32 * 32; }
 
 #if defined(__x86_64__)
 #define ROPE_ISA baseline
@@ -261,8 +277,10 @@ enum Flags { kNoAvx512 = 1, kBaseline = 2, kAlwaysStream = 4 };
 
 const Isa &Best(int flags) {
 #if defined(__x86_64__)
-  unsigned a, b, c = 0, d;
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+  static const bool has_avx2 = [] {  // once: a virtual machine takes 10 us for cpuid
+    unsigned a, b, c = 0, d;
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+  }();
   if (!(flags & (kNoAvx512 | kBaseline)) && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return avx512::kIsa;
   if (!(flags & kBaseline) && has_avx2) return avx2::kIsa;
 #endif
@@ -303,7 +321,7 @@ class FloatMode {
 
 int64_t Threads(int64_t asked) {
   if (asked > 0) return asked;
-  const char *text = std::getenv("MS_ROPEGRAD_THREADS");  // native.py sets it to 0 where OMP_NUM_THREADS is MindSpore's own doing
+  const char *text = std::getenv("MS_ROPEGRAD_THREADS");  // set by native.py: MindSpore sets OMP_NUM_THREADS on its own
   if (!text) text = std::getenv("OMP_NUM_THREADS");
   const long wanted = text ? std::strtol(text, nullptr, 10) : 0;
   if (wanted > 0) return wanted;
